@@ -38,7 +38,7 @@ needs() { for one; do command -v "$one" >/dev/null || fail "the command $one is 
 
 # Packages of the workspace whose programs are packaged.
 crates="pmda-trivial pmda-simple pmda-showcase pmda-mmv pmda-trace pmda-derived pmda-openmetrics
-    pcp-agents pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmdumplog cargo-pmda pcp-manpages"
+    pcp-agents pcp-view pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmdumplog cargo-pmda pcp-manpages"
 
 # Changes of the work tree make the commit "COMMIT+". Without git the programs have no commit.
 commit()

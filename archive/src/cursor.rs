@@ -1,12 +1,15 @@
 //! Reading records forward and back.
 
+use std::sync::Arc;
+
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::ValueSets;
 use pmapi::Error;
 
 use crate::archive::Archive;
+use crate::decode::index::IndexEntry;
 use crate::decode::record::{self, Record};
-use crate::error::{ArchiveError, Result};
+use crate::error::{ArchiveError, Bad, Result};
 use crate::log::Log;
 use crate::window::{Span, Window};
 
@@ -22,7 +25,7 @@ pub enum Direction {
 /// Position in an archive, and the reader of its records.
 #[derive(Debug)]
 pub struct Cursor<'a> {
-    archive: &'a Archive,
+    archive: Holder<'a>,
     /// Number of the archive in the list.
     log: usize,
     volume: u32,
@@ -35,6 +38,31 @@ pub struct Cursor<'a> {
     is_lost: bool,
     /// Whether the `<mark>` at this boundary between two archives has been returned.
     is_marked: bool,
+}
+
+/// Archive that a cursor reads.
+#[derive(Clone, Debug)]
+enum Holder<'a> {
+    Borrowed(&'a Archive),
+    Shared(Arc<Archive>),
+}
+
+impl std::ops::Deref for Holder<'_> {
+    type Target = Archive;
+
+    fn deref(&self) -> &Archive {
+        match self {
+            Holder::Borrowed(archive) => archive,
+            Holder::Shared(archive) => archive,
+        }
+    }
+}
+
+impl Holder<'_> {
+    fn log(&self, nth: usize) -> &Log {
+        // The position is always within the list.
+        self.logs.get(nth).unwrap_or(&self.logs[0])
+    }
 }
 
 /// What one step has found.
@@ -53,27 +81,33 @@ const SECOND: u32 = 1_000_000_000;
 impl Archive {
     /// Returns a cursor at the start.
     pub fn cursor(&self) -> Cursor<'_> {
-        Cursor::new(self)
+        Cursor::new(Holder::Borrowed(self))
+    }
+
+    /// Returns a cursor at the start that keeps the archive open.
+    pub fn shared_cursor(self: Arc<Self>) -> Cursor<'static> {
+        Cursor::new(Holder::Shared(self))
     }
 }
 
 impl<'a> Cursor<'a> {
-    fn new(archive: &'a Archive) -> Cursor<'a> {
-        Cursor {
-            archive,
-            log: 0,
-            volume: 0,
-            window: None,
-            offset: 0,
-            origin: archive.label().start,
-            is_lost: true,
-            is_marked: false,
-        }
+    fn new(archive: Holder<'a>) -> Cursor<'a> {
+        let origin = archive.label().start;
+        Cursor { archive, log: 0, volume: 0, window: None, offset: 0, origin, is_lost: true, is_marked: false }
+    }
+
+    /// Returns another cursor of the same archive, at the start.
+    pub(crate) fn another(&self) -> Cursor<'a> {
+        Cursor::new(self.archive.clone())
+    }
+
+    pub(crate) fn holder(&self) -> impl std::ops::Deref<Target = Archive> + use<'a> {
+        self.archive.clone()
     }
 
     /// Returns the archive.
-    pub fn archive(&self) -> &'a Archive {
-        self.archive
+    pub fn archive(&self) -> &Archive {
+        &self.archive
     }
 
     /// Returns the time of the last record, or that of the last [`Cursor::seek`]. Metadata of the values is as of it.
@@ -150,14 +184,29 @@ impl<'a> Cursor<'a> {
         let Some(window) = &mut self.window else {
             return Ok(Record { time: self.origin, values: ValueSets::empty() });
         };
-        let path = window.source().path().to_owned();
-        record::record(version, window.bytes(span)?).map_err(|e| ArchiveError::at(&path, span.at, e))
+        let (bytes, path) = window.bytes(span)?;
+        record::record(version, bytes).map_err(|e| ArchiveError::at(path, span.at, e))
     }
 
-    pub(crate) fn log(&self) -> &'a Log {
-        let logs = &self.archive.logs;
-        // The position is always within the list.
-        logs.get(self.log).unwrap_or(&logs[0])
+    /// Returns the value sets of a record that was found last, without checking those that the caller does not read.
+    ///
+    /// # Errors
+    /// `PM_ERR_LOGREC` for a record that is too short.
+    pub(crate) fn sets(&mut self, span: Span) -> Result<ValueSets<'_>> {
+        let version = self.log().label.version;
+        let Some(window) = &mut self.window else { return Ok(ValueSets::empty()) };
+        let (bytes, path) = window.bytes(span)?;
+        record::sets(version, bytes).map_err(|e| ArchiveError::at(path, span.at, e))
+    }
+
+    /// Returns the error for damage in a record that was found last.
+    pub(crate) fn damage(&self, span: Span, reason: impl Into<std::borrow::Cow<'static, str>>) -> ArchiveError {
+        let path = self.window.as_ref().map_or(&*self.log().files.base, |window| window.source().path());
+        ArchiveError::at(path, span.at, Bad::record(0, reason))
+    }
+
+    fn log(&self) -> &Log {
+        self.archive.log(self.log)
     }
 
     fn open(&mut self, log: usize, (volume, window): (u32, Window), offset: u64) {
@@ -175,14 +224,15 @@ impl<'a> Cursor<'a> {
 
     /// Moves to the approximate place of the origin, from which records in the direction are not missed.
     fn locate(&mut self, direction: Direction) -> Result {
-        let logs = &self.archive.logs;
+        let archive = self.archive.clone();
+        let logs = &archive.logs;
         let later = logs.partition_point(|log| log.label.start < self.origin);
         self.log = match direction {
             Direction::Forward => later.saturating_sub(1),
             Direction::Backward => later.min(logs.len() - 1),
         };
         self.is_marked = false;
-        let log = self.log();
+        let log = archive.log(self.log);
         if log.index.is_empty() && direction == Direction::Backward {
             return self.go_to_end(self.log);
         }
@@ -213,24 +263,18 @@ impl<'a> Cursor<'a> {
     /// Returns the place of the last entry of the index before the origin, up to it when going back.
     fn indexed(&self, direction: Direction) -> Option<(u32, u64)> {
         let log = self.log();
-        let mut found = None;
-        for entry in &log.index {
-            let is_before = match direction {
-                Direction::Forward => entry.time < self.origin,
-                Direction::Backward => entry.time <= self.origin,
-            };
-            let place = u32::try_from(entry.volume).ok().zip(u64::try_from(entry.data).ok());
-            let is_there = place.is_some_and(|(volume, at)| {
-                log.files.volumes.contains_key(&volume) && log.len_of(Some(volume)).is_ok_and(|len| at <= len)
-            });
-            if !is_before {
-                break;
-            }
-            if is_there {
-                found = place;
-            }
-        }
-        found
+        let is_before = |entry: &IndexEntry| match direction {
+            Direction::Forward => entry.time < self.origin,
+            Direction::Backward => entry.time <= self.origin,
+        };
+        let after = log.index.iter().position(|entry| !is_before(entry)).unwrap_or(log.index.len());
+        let entries = log.index.get(..after).unwrap_or_default();
+        entries.iter().rev().find_map(|entry| {
+            let (volume, at) = u32::try_from(entry.volume).ok().zip(u64::try_from(entry.data).ok())?;
+            let is_there =
+                log.files.volumes.contains_key(&volume) && log.len_of(Some(volume)).is_ok_and(|len| at <= len);
+            is_there.then_some((volume, at))
+        })
     }
 
     /// Moves to the end of an archive.
@@ -253,9 +297,9 @@ impl<'a> Cursor<'a> {
                 Direction::Backward => window.before(offset)?,
             };
             if let Some(span) = span {
-                let path = window.source().path().to_owned();
-                let bytes = window.bytes(span)?.get(record::SLACK..).unwrap_or_default();
-                let time = record::time(version, bytes).map_err(|e| ArchiveError::at(&path, span.at, e))?;
+                let (bytes, path) = window.bytes(span)?;
+                let bytes = bytes.get(record::SLACK..).unwrap_or_default();
+                let time = record::time(version, bytes).map_err(|e| ArchiveError::at(path, span.at, e))?;
                 self.is_marked = false;
                 self.offset = if direction == Direction::Forward { span.end() } else { span.at };
                 return Ok(Step::Record(span, time));
@@ -299,10 +343,8 @@ impl<'a> Cursor<'a> {
         }
         let from = self.log;
         let (earlier, later) = if direction == Direction::Forward { (from, next) } else { (next, from) };
-        let logs = &self.archive.logs;
-        if let (Some(earlier), Some(later)) = (logs.get(earlier), logs.get(later))
-            && earlier.end()? > later.label.start
-        {
+        let (earlier, later) = (self.archive.log(earlier), self.archive.log(later));
+        if earlier.end()? > later.label.start {
             let reason = "the archive begins before the end of the one before it";
             return Err(ArchiveError::file(&later.files.base, Error::LOGOVERLAP, reason));
         }

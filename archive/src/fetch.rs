@@ -1,14 +1,14 @@
 //! Values of chosen metrics.
 
-use std::collections::{HashMap, HashSet};
-
+use hashbrown::HashMap;
 use pcp_pdu::event::Stamp;
 use pcp_pdu::profile::{Profile, Selection};
-use pcp_pdu::result::{RawValue, ValueSet, ValueSets};
+use pcp_pdu::result::{Format, RawValue, ValueSet, ValueSets};
 use pmapi::{Error, Inst, PmId};
 
 use crate::cursor::{Cursor, Direction, Step};
 use crate::error::Result;
+use crate::meta::Metadata;
 
 /// Values of chosen metrics from one record.
 #[derive(Debug)]
@@ -70,37 +70,93 @@ impl Cursor<'_> {
         if pmids.is_empty() {
             return Ok(None);
         }
-        let wanted: HashSet<PmId> = pmids.iter().copied().collect();
+        let wanted = Wanted::new(pmids);
+        let mut places = Vec::new();
         let span = loop {
             match self.find(direction)? {
-                Step::Record(span, _) => {
-                    let values = self.record(span)?.values;
-                    if values.iter().any(|set| set.pmid.is_some_and(|pmid| wanted.contains(&pmid))) {
-                        break span;
-                    }
-                }
+                Step::Record(span, _) => match wanted.places(self.sets(span)?, &mut places) {
+                    Ok(true) => break span,
+                    Ok(false) => (),
+                    Err(reason) => return Err(self.damage(span, reason)),
+                },
                 Step::Mark(_) => (),
                 Step::End => return Ok(None),
             }
         };
-        let meta = self.archive().metadata();
-        let record = self.record(span)?;
-        let found = by_pmid(record.values, &wanted);
-        let sets = pmids.iter().map(|pmid| {
-            let indom = meta.raw_desc(*pmid).ok().and_then(|desc| desc.indom);
-            let selection = indom.map_or(Selection::ALL, |indom| profile.selection(indom));
-            FetchedSet { pmid: *pmid, set: found.get(pmid).copied(), selection }
+        let time = self.time();
+        let archive = self.holder();
+        let selections: Vec<_> = pmids.iter().map(|pmid| selection(archive.metadata(), *pmid, profile)).collect();
+        let pdu = self.sets(span)?.pdu();
+        let sets = pmids.iter().zip(selections).map(|(pmid, selection)| {
+            let place = wanted.index(*pmid).and_then(|at| places.get(at).copied().flatten());
+            FetchedSet { pmid: *pmid, set: place.and_then(|at| Some(ValueSet::at(pdu, at)?.0)), selection }
         });
-        Ok(Some(Fetched { time: record.time, sets: sets.collect() }))
+        Ok(Some(Fetched { time, sets: sets.collect() }))
     }
 }
 
-fn by_pmid<'r>(values: ValueSets<'r>, wanted: &HashSet<PmId>) -> HashMap<PmId, ValueSet<'r>> {
-    let mut found = HashMap::new();
-    for set in values.iter() {
-        if let Some(pmid) = set.pmid.filter(|pmid| wanted.contains(pmid)) {
-            found.entry(pmid).or_insert(set);
+fn selection<'p>(meta: &Metadata, pmid: PmId, profile: &'p Profile) -> Selection<'p> {
+    let indom = meta.raw_desc(pmid).ok().and_then(|desc| desc.indom);
+    indom.map_or(Selection::ALL, |indom| profile.selection(indom))
+}
+
+/// Requested metrics.
+enum Wanted<'w> {
+    Few(&'w [PmId]),
+    /// Index of the first request of each metric.
+    Many(HashMap<PmId, usize>, usize),
+}
+
+/// Metrics among which a walk is faster than a hash.
+const FEW: usize = 4;
+
+impl<'w> Wanted<'w> {
+    fn new(pmids: &'w [PmId]) -> Wanted<'w> {
+        if pmids.len() <= FEW {
+            return Wanted::Few(pmids);
+        }
+        let mut indexes = HashMap::with_capacity(pmids.len());
+        pmids.iter().enumerate().for_each(|(at, pmid)| _ = indexes.entry(*pmid).or_insert(at));
+        Wanted::Many(indexes, pmids.len())
+    }
+
+    fn index(&self, pmid: PmId) -> Option<usize> {
+        match self {
+            Wanted::Few(pmids) => pmids.iter().position(|other| *other == pmid),
+            Wanted::Many(indexes, _) => indexes.get(&pmid).copied(),
         }
     }
-    found
+
+    /// Finds where a record has the metrics; returns whether it has any. Only their values are decoded.
+    fn places(&self, sets: ValueSets<'_>, places: &mut Vec<Option<usize>>) -> Result<bool, String> {
+        let (len, mut left) = match self {
+            Wanted::Few(pmids) => (pmids.len(), pmids.len()),
+            Wanted::Many(indexes, len) => (*len, indexes.len()),
+        };
+        places.clear();
+        places.resize(len, None);
+        let mut next = sets.offsets().next().unwrap_or_default();
+        let mut is_found = false;
+        for nth in 0..sets.len() {
+            if left == 0 {
+                break;
+            }
+            let damaged = || format!("value set {} of {} is damaged", nth + 1, sets.len());
+            let (set, after) = ValueSet::at(sets.pdu(), next).ok_or_else(damaged)?;
+            let place = set.pmid.and_then(|pmid| places.get_mut(self.index(pmid)?)).filter(|place| place.is_none());
+            if let Some(place) = place {
+                if set.format() != Format::InSitu && set.values().count() != set.len() {
+                    return Err(damaged());
+                }
+                *place = Some(next);
+                (is_found, left) = (true, left - 1);
+            }
+            next = after;
+        }
+        // A damaged first set has no offset.
+        match next == 0 && !sets.is_empty() {
+            true => Err(format!("value set 1 of {} is damaged", sets.len())),
+            false => Ok(is_found),
+        }
+    }
 }

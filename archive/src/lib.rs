@@ -4,6 +4,8 @@
 //! its end. A [`Cursor`] reads values: whole records forward and back (pmFetchArchive(3)), or chosen metrics
 //! (pmFetch(3) in the modes `PM_MODE_FORW` and `PM_MODE_BACK`).
 //!
+//! A [`Writer`] writes an archive, as pmlogger(1) does, or continues one.
+//!
 //! Files are read through a buffer, never mapped, so an archive may grow or shrink meanwhile. Damaged files end in an
 //! [`ArchiveError`] with file, offset and reason. The memory is that of the metadata file and its tables, and that of
 //! the largest record; compressed volumes are decompressed into an unnamed temporary file when they are large.
@@ -15,16 +17,20 @@
 //! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`].
 
 mod archive;
+mod check;
 mod cursor;
 mod decode;
 mod error;
 mod fetch;
 mod file;
+mod interpolate;
 mod log;
 mod meta;
 mod window;
+mod write;
 
 pub use archive::{Archive, Options};
+pub use check::{Check, Finding, Place, Weight};
 pub use cursor::{Cursor, Direction};
 pub use decode::Version;
 pub use decode::index::IndexEntry;
@@ -32,9 +38,11 @@ pub use decode::label::Label;
 pub use decode::record::Record;
 pub use error::{ArchiveError, Result};
 pub use fetch::{Fetched, FetchedSet};
+pub use interpolate::{Interpolated, InterpolatedSet, Interpolation, Interpolator, Marks, Rule, Wrap};
 pub use meta::{
     DiskInDom, InDomRecord, Instance, InstanceNames, LabelRecord, LabelSetView, Metadata, Names, TextLevel,
 };
+pub use write::{Create, Writer};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

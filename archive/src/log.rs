@@ -204,12 +204,12 @@ impl Log {
     /// Checks a record completely.
     fn whole_record(&self, window: &mut Window, span: Option<Span>) -> Result<Option<(Span, Stamp)>> {
         let Some(span) = span else { return Ok(None) };
-        let path = window.source().path().to_owned();
         let version = self.label.version;
-        let found = record::record(version, window.bytes(span)?).map_err(|e| ArchiveError::at(&path, span.at, e))?;
+        let (bytes, path) = window.bytes(span)?;
+        let found = record::record(version, bytes).map_err(|e| ArchiveError::at(path, span.at, e))?;
         if found.is_mark() && span.len != record::shortest(version) {
             return Err(ArchiveError::at(
-                &path,
+                path,
                 span.at,
                 Bad::record(0, "bytes after the number of metrics, which is 0"),
             ));

@@ -1,5 +1,6 @@
 //! Records of a volume, read in either direction through a buffer.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::decode::Version;
@@ -16,7 +17,9 @@ const MOST: usize = 1 << 18;
 pub(crate) struct Window {
     source: Arc<Source>,
     version: Version,
+    /// Memory of the buffer; only the first `filled` bytes are of the file.
     bytes: Vec<u8>,
+    filled: usize,
     /// Offset of the buffer in the file.
     start: u64,
     /// Bytes to read at the next time.
@@ -48,7 +51,7 @@ enum Toward {
 
 impl Window {
     pub(crate) fn new(source: Arc<Source>, version: Version) -> Window {
-        Window { source, version, bytes: Vec::new(), start: 0, step: FIRST }
+        Window { source, version, bytes: Vec::new(), filled: 0, start: 0, step: FIRST }
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -57,7 +60,14 @@ impl Window {
 
     fn buffered(&self, at: u64, len: usize) -> Option<&[u8]> {
         let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
-        self.bytes.get(from..from.checked_add(len)?)
+        self.bytes.get(..self.filled)?.get(from..from.checked_add(len)?)
+    }
+
+    /// Returns `len` bytes of the buffer at an offset of the volume, fewer at its end.
+    fn at(&self, at: u64, len: usize) -> &[u8] {
+        let from = usize::try_from(at.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let rest = self.bytes.get(..self.filled).and_then(|bytes| bytes.get(from..)).unwrap_or_default();
+        rest.get(..len).unwrap_or(rest)
     }
 
     /// Returns bytes of the volume, fewer at its end.
@@ -65,14 +75,12 @@ impl Window {
         if self.buffered(at, len).is_none() {
             self.fill(at, len, toward)?;
         }
-        let from = usize::try_from(at.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        let rest = self.bytes.get(from..).unwrap_or_default();
-        Ok(rest.get(..len).unwrap_or(rest))
+        Ok(self.at(at, len))
     }
 
     fn fill(&mut self, at: u64, len: usize, toward: Toward) -> Result {
-        let is_near = at + MOST as u64 >= self.start && at <= self.start + (self.bytes.len() + MOST) as u64;
-        self.step = if is_near && !self.bytes.is_empty() { (self.step * 2).min(MOST) } else { FIRST };
+        let is_near = at + MOST as u64 >= self.start && at <= self.start + (self.filled + MOST) as u64;
+        self.step = if is_near && self.filled > 0 { (self.step * 2).min(MOST) } else { FIRST };
         // The buffer grows with what the file has, never with the length that a record claims.
         let left = usize::try_from(self.source.len()?.saturating_sub(at)).unwrap_or(usize::MAX);
         let (start, want) = match toward {
@@ -82,10 +90,21 @@ impl Window {
                 (at - before, (len.min(left)) + before as usize)
             }
         };
-        self.bytes.resize(want, 0);
-        self.start = start;
-        let filled = self.source.read_at(&mut self.bytes, start)?;
-        self.bytes.truncate(filled);
+        // A record that begins in the buffer need not be read again.
+        let kept = match usize::try_from(start.wrapping_sub(self.start)) {
+            Ok(from) if from < self.filled => {
+                self.bytes.copy_within(from..self.filled, 0);
+                (self.filled - from).min(want)
+            }
+            _ => 0,
+        };
+        (self.start, self.filled) = (start, kept);
+        if self.bytes.len() < want {
+            self.bytes.resize(want, 0);
+        }
+        if let Some(rest) = self.bytes.get_mut(kept..want) {
+            self.filled += self.source.read_at(rest, start + kept as u64)?;
+        }
         Ok(())
     }
 
@@ -150,8 +169,12 @@ impl Window {
         }
     }
 
-    /// Returns the bytes of a record that was found last, from [`SLACK`] bytes before it on.
-    pub(crate) fn bytes(&mut self, span: Span) -> Result<&[u8]> {
-        self.get(span.at.saturating_sub(SLACK as u64), SLACK + span.len, Toward::End)
+    /// Returns the bytes of a record that was found last, from [`SLACK`] bytes before it on, and the path of the file.
+    pub(crate) fn bytes(&mut self, span: Span) -> Result<(&[u8], &Path)> {
+        let (at, len) = (span.at.saturating_sub(SLACK as u64), SLACK + span.len);
+        if self.buffered(at, len).is_none() {
+            self.fill(at, len, Toward::End)?;
+        }
+        Ok((self.at(at, len), self.source.path()))
     }
 }

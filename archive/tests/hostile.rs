@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use pcp_archive::{Archive, ArchiveError, Options};
+use pcp_archive::{Archive, ArchiveError, Check, Options};
 use pmapi::Error;
 use proptest::prelude::*;
 
@@ -56,6 +56,7 @@ fn files() -> [(&'static str, Vec<u8>); 3] {
 
 /// Reads all of an archive, in both directions; returns the number of records.
 fn read(path: &Path) -> Result<usize, ArchiveError> {
+    Check::new().run(path, |finding| assert!(!finding.to_string().is_empty()));
     let archive = Archive::open(path)?;
     let meta = archive.metadata();
     let mut names = meta.instance_names();

@@ -56,6 +56,26 @@ impl Sample {
         (0..self.len()).map_while(|at| self.set(at))
     }
 
+    /// Returns a sample of values that are not from pmcd, for instance from an archive.
+    pub fn at(time: Stamp, sets: ValueSets<'_>) -> Sample {
+        let mut sample = Sample { time, ..Sample::default() };
+        sample.assign(sets);
+        sample
+    }
+
+    /// Sorts the values of each metric by instance (pmSortInstances(3)).
+    pub fn sort_instances(&mut self) {
+        for at in &self.sets {
+            let Some((set, after)) = ValueSet::at(&self.pdu, *at) else { continue };
+            let len = set.len() * 8;
+            let Some(list) = after.checked_sub(len).and_then(|start| self.pdu.get_mut(start..after)) else { continue };
+            // An instance, and a value or where it is.
+            let mut pairs: Vec<[u8; 8]> = list.chunks_exact(8).filter_map(|pair| pair.try_into().ok()).collect();
+            pairs.sort_by_key(|[a, b, c, d, ..]| i32::from_be_bytes([*a, *b, *c, *d]));
+            list.copy_from_slice(&pairs.concat());
+        }
+    }
+
     /// Copies the value sets that an agent answered without pmcd. Timestamp and changes stay.
     pub fn assign(&mut self, sets: ValueSets<'_>) {
         self.pdu.clear();

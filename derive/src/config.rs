@@ -92,14 +92,14 @@ impl Definitions {
 /// anything that is neither, such as sockets. Reads a directory once, even if several paths or symbolic links lead to
 /// it.
 ///
-/// These are errors too: 10,000 files and directories, more than 100 nested directories, and a file of more than 16
-/// MiB.
+/// These are errors too: more than 10,000 files and directories, more than 100 nested directories, and a file of more
+/// than 16 MiB.
 pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)) {
     let mut walk = Walk { found, read: HashSet::new(), count: 0 };
     paths.split(':').filter(|path| !path.is_empty()).for_each(|path| walk.read_below(Path::new(path), 0));
 }
 
-/// Number of files and directories at which reading stops.
+/// Most files and directories that are read.
 const MOST: usize = 10_000;
 /// Largest number of nested directories.
 const DEEPEST: usize = 100;
@@ -116,11 +116,13 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn read_below(&mut self, path: &Path, depth: usize) {
         self.count += 1;
-        if self.count == MOST || depth > DEEPEST {
+        if self.count > MOST + 1 {
+            return;
+        }
+        if self.count > MOST || depth > DEEPEST {
             return (self.found)(path, Err(io::Error::other("too many files or directories in a configuration")));
         }
         let entries = match fs::metadata(path) {
-            _ if self.count > MOST => return,
             Ok(data) if data.is_dir() && !self.read.insert((data.dev(), data.ino())) => return,
             Ok(data) if data.is_dir() => fs::read_dir(path).and_then(|dir| dir.take(MOST).collect()),
             Ok(data) if data.is_file() => return (self.found)(path, file::read(path, LONGEST)),

@@ -437,10 +437,11 @@ fn distributions() {
     let buckets: Buckets = registry.histogram("size").units(Units::BYTES).buckets(&[10.0, 100.0]).unwrap();
     let quantiles = registry.histogram("time").quantiles(&[0.5, 0.9]).unwrap();
     registry.try_start().unwrap();
-    for value in [1.0, 10.0, 10.5, 100.0, 1e9, f64::NAN, f64::INFINITY] {
+    // The sum of the largest numbers is infinite.
+    for value in [1.0, 10.0, 10.5, 100.0, 1e9, f64::NAN, f64::INFINITY, f64::MAX, f64::MAX, f64::MIN] {
         buckets.record(value);
     }
-    quantiles.record(f64::NAN);
+    [f64::NAN, f64::MAX, f64::MAX].into_iter().for_each(|value| quantiles.record(value));
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let quantiles = quantiles.clone();

@@ -153,6 +153,13 @@ impl<'a> ValueSets<'a> {
         Ok(sets)
     }
 
+    /// Returns the value sets that [`ValueSets::within`] decodes, without checking them first, for a reader that wants
+    /// few of many. Iteration ends before the first set that is damaged, and that of a set's values before the first
+    /// value that is: fewer of them than counted mean damage.
+    pub const fn unchecked(bytes: &'a [u8], start: usize, count: usize) -> ValueSets<'a> {
+        ValueSets { count, start, pdu: bytes }
+    }
+
     /// Returns no value sets.
     pub const fn empty() -> ValueSets<'a> {
         ValueSets { count: 0, start: 0, pdu: &[] }

@@ -8,14 +8,17 @@ use pmapi::{Atom, Error, Inst, OptionWord as _, PmId, Result, Type};
 /// Writer of a `RESULT` PDU: value sets in order, values in order.
 ///
 /// A set's list of values has offsets of value blocks from the start of the PDU, which are unknown until the last set
-/// is written. So lists and blocks grow side by side, and offsets count from the first block. [`ResultWriter::seal`]
-/// adds the length of the lists. The memory is reused for the next PDU.
+/// is written. So lists and blocks grow side by side, and offsets assume that the lists will have the length that
+/// [`ResultWriter::begin_like`] was given. [`ResultWriter::seal`] corrects them if it is another. The memory is reused for
+/// the next PDU.
 #[derive(Debug, Default)]
 pub struct ResultWriter {
     lists: Vec<u8>,
     blocks: Vec<u8>,
     /// Lists with offsets: byte offset of the first value, number of values.
     runs: Vec<(usize, usize)>,
+    /// Length of the lists that offsets assume, in words.
+    base: u32,
     sets: u32,
     set: Option<OpenSet>,
     /// Encoding of the last value in a block. A set's values are all in blocks, or none is.
@@ -23,6 +26,10 @@ pub struct ResultWriter {
     /// Instances for [`ResultWriter::repeated`]: a bit for each, or their words.
     seen: Vec<u32>,
 }
+
+/// Where the value blocks of a `RESULT` PDU begin.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Offsets(u32);
 
 #[derive(Clone, Copy, Debug)]
 struct OpenSet {
@@ -54,6 +61,12 @@ impl ResultWriter {
 
     /// Starts a PDU.
     pub fn begin(&mut self) {
+        self.begin_like(Offsets::default());
+    }
+
+    /// Starts a PDU that will probably be as long as an earlier one, which saves time if it is.
+    pub fn begin_like(&mut self, offsets: Offsets) {
+        self.base = offsets.0;
         self.lists.clear();
         self.lists.resize(RESULT_HEAD, 0);
         self.blocks.clear();
@@ -66,7 +79,8 @@ impl ResultWriter {
     #[inline]
     pub fn begin_set(&mut self, pmid: Option<PmId>) {
         let start = self.lists.len();
-        let mut head = [0; SET_HEAD];
+        // The number of values and their format: one value in the list, as most metrics have. `end_set` corrects others.
+        let mut head = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, Format::InSitu.code() as u8];
         head[..4].copy_from_slice(&pmid.word().to_be_bytes());
         self.lists.extend_from_slice(&head);
         self.set = Some(OpenSet { start, blocks: self.blocks.len() });
@@ -132,8 +146,8 @@ impl ResultWriter {
     /// # Errors
     /// `PM_ERR_TOOBIG` for a value that does not fit into a value block, `PM_ERR_TYPE` for another type. Nothing is
     /// added then.
-    // Inlined, a caller whose values are all of one type has the code for that type alone.
-    #[inline]
+    // Always inlined, so that a caller whose values are all of one type has the code for that type alone.
+    #[inline(always)]
     pub fn push(&mut self, inst: Option<Inst>, ty: Type, atom: Atom<'_>) -> Result {
         match (ty, atom) {
             (Type::I32, Atom::I32(v)) => self.in_situ(inst, v as u32),
@@ -160,8 +174,7 @@ impl ResultWriter {
     /// Adds the reference to a block that is appended next.
     #[inline]
     fn reference(&mut self, inst: Option<Inst>, format: Format) {
-        let offset = self.blocks.len() / 4;
-        self.in_situ(inst, offset as u32);
+        self.in_situ(inst, self.base + (self.blocks.len() / 4) as u32);
         self.format = format;
     }
 
@@ -205,6 +218,14 @@ impl ResultWriter {
         let count = self.count();
         let Some(set) = self.set.take() else { return };
         self.sets += 1;
+        let is_in_blocks = self.blocks.len() > set.blocks;
+        if count != 1 || is_in_blocks {
+            self.correct_head(set, count, is_in_blocks, status);
+        }
+    }
+
+    /// Writes the number and format of the values of a set that has not just one value in the list.
+    fn correct_head(&mut self, set: OpenSet, count: usize, is_in_blocks: bool, status: Result) {
         let head = self.lists.get_mut(set.start + 4..).and_then(|list| list.first_chunk_mut::<8>());
         let Some(head) = head else { return };
         if count == 0 {
@@ -213,7 +234,6 @@ impl ResultWriter {
             self.lists.truncate(set.start + 8);
             return;
         }
-        let is_in_blocks = self.blocks.len() > set.blocks;
         let format = if is_in_blocks { self.format } else { Format::InSitu };
         *head = ((count as u64) << 32 | u64::from(format.code())).to_be_bytes();
         if is_in_blocks {
@@ -236,17 +256,21 @@ impl ResultWriter {
     /// # Errors
     /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`] bytes.
     pub fn seal(&mut self, from: i32, changes: Changes) -> Result<(&[u8], &[u8])> {
-        let base = self.lists.len() / 4;
+        let base = (self.lists.len() / 4) as u32;
         let len = self.lists.len() + self.blocks.len();
         let len = i32::try_from(len).ok().filter(|&len| len <= MAX_LEN).ok_or(Error::TOOBIG)?;
-        for &(start, count) in &self.runs {
+        // The sum stays within the lower word: it is the offset of a block, and the PDU has less than 2^29 words.
+        let correction = i64::from(base) - i64::from(self.base);
+        let runs = if correction == 0 { &[] } else { &*self.runs };
+        for &(start, count) in runs {
             let pairs = self.lists.get_mut(start..).unwrap_or_default().chunks_exact_mut(8);
             for pair in pairs.take(count) {
-                // The sum stays within the lower word: the PDU has less than 2^29 words.
-                let sum = u64::from_be_bytes((&*pair).try_into().unwrap_or_default()) + base as u64;
+                let word = u64::from_be_bytes((&*pair).try_into().unwrap_or_default());
+                let sum = word.wrapping_add_signed(correction);
                 pair.copy_from_slice(&sum.to_be_bytes());
             }
         }
+        self.base = base;
         let header = Header { len: len as u32, pdu: PduType::RESULT, from };
         if let Some((head, rest)) = self.lists.split_first_chunk_mut::<HEADER>() {
             *head = header.to_bytes();
@@ -259,6 +283,11 @@ impl ResultWriter {
             self.lists.append(&mut self.blocks);
         }
         Ok(self.parts())
+    }
+
+    /// Returns the offsets of the PDU that [`ResultWriter::seal`] has completed last, for [`ResultWriter::begin_like`].
+    pub fn offsets(&self) -> Offsets {
+        Offsets(self.base)
     }
 
     /// Returns the two parts of the PDU that [`ResultWriter::seal`] has completed last.
@@ -306,5 +335,30 @@ mod tests {
         assert_eq!(repeated(&mut writer, &many), Some(999));
         many.push(far);
         assert_eq!(repeated(&mut writer, &many), Some(999));
+    }
+
+    #[test]
+    fn an_answer_is_the_same_whatever_offsets_were_assumed() {
+        let mut writer = ResultWriter::new();
+        let mut answer = |offsets, values: u32| {
+            writer.begin_like(offsets);
+            for pmid in 0..3 {
+                writer.begin_set(PmId::from_word(pmid));
+                for inst in 0..values * pmid {
+                    writer.push(Inst::from_word(inst), Type::U64, Atom::U64(u64::MAX - u64::from(inst))).unwrap();
+                    writer.push(Inst::from_word(inst), Type::String, Atom::String(b"text")).unwrap();
+                }
+                writer.end_set(Ok(()));
+            }
+            let (lists, blocks) = writer.seal(0, Changes::default()).unwrap();
+            ([lists, blocks].concat(), writer.offsets())
+        };
+        let (few, of_few) = answer(Offsets::default(), 2);
+        let (many, of_many) = answer(Offsets::default(), 1000);
+        assert!(of_few < of_many);
+        for offsets in [of_few, of_many, Offsets(1), Offsets(MAX_LEN as u32 / 4)] {
+            assert!(answer(offsets, 2) == (few.clone(), of_few), "{offsets:?}");
+            assert!(answer(offsets, 1000) == (many.clone(), of_many), "{offsets:?}");
+        }
     }
 }

@@ -20,6 +20,7 @@ pub fn is_plain(c: char) -> bool {
     match c {
         ' '..='~' => true,
         '\0'..='\u{9f}' => false,
+        _ if is_control(c) => false,
         _ => {
             // `escape_debug` escapes a combining character at the beginning of a text, but not one after another
             // character.
@@ -31,11 +32,16 @@ pub fn is_plain(c: char) -> bool {
 }
 
 /// Returns whether a character acts on a terminal: control characters, separators of lines and paragraphs, and
-/// characters that change the direction of text or have no width. Unlike with [`is_plain`], other unusual characters,
-/// such as spaces, do not: they may stand in exported names.
+/// characters that change the direction of text or cannot be seen, such as joiners, fillers and tags. Unlike with
+/// [`is_plain`], other unusual characters, such as spaces, do not: they may stand in exported names. Nor do combining
+/// characters and the selectors of their forms (U+FE00 to U+FE0F), which change the character before them.
 pub fn is_control(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180e}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Displays the inner value with every character escaped that is not [plain](is_plain).
@@ -166,7 +172,13 @@ mod tests {
         for c in "\0\x1b\n\u{9b}\u{200d}\u{2028}\u{202e}\u{2066}\u{feff}".chars() {
             assert!(is_control(c), "{c:?}");
         }
-        assert!("\u{a0}\u{3000}\u{e000}".chars().all(|c| !is_control(c)));
+        // An Arabic letter mark changes the direction of text. The others cannot be seen.
+        for c in
+            "\u{61c}\u{ad}\u{115f}\u{180e}\u{206a}\u{206f}\u{3164}\u{fff9}\u{1d173}\u{e0001}\u{e0041}\u{e01ef}".chars()
+        {
+            assert!(is_control(c) && !is_plain(c), "{c:?}");
+        }
+        assert!("\u{a0}\u{3000}\u{e000}\u{301}\u{fe0f}".chars().all(|c| !is_control(c)));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use tracing::{error, warn};
 
 use crate::agent::Agent;
 use crate::engine::{Engine, Startup};
-use crate::error::{Failure, Start};
+use crate::error::{Failure, SetupError, Start};
 use crate::options::Options;
-use crate::schema::{Identity, Schema};
+use crate::schema::{Identity, Mistakes, Schema};
 use crate::session::Session;
 use crate::transport::Bound;
 use crate::user::UserError;
@@ -45,7 +45,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return match write::<A>(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => {
-                eprintln!("{}: {e}", options.program);
+                reasons(&e).iter().for_each(|reason| eprintln!("{}: {reason}", options.program));
                 ExitCode::FAILURE
             }
         };
@@ -68,10 +68,20 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let served = catch_unwind(AssertUnwindSafe(|| serve::<A>(&options, config, user)))
         .unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
-        error!(critical = !e.is::<NotOpened>(), "{e}");
+        for reason in reasons(e) {
+            error!(critical = !e.is::<NotOpened>(), "{reason}");
+        }
     }
     log::close();
     if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns why an agent does not start, a text for each mistake in its declarations.
+fn reasons(failure: &Failure) -> Vec<String> {
+    match failure.downcast_ref::<SetupError>() {
+        Some(SetupError::Declarations(Mistakes(mistakes))) => mistakes.iter().map(ToString::to_string).collect(),
+        _ => vec![failure.to_string()],
+    }
 }
 
 /// Returns what a person reads who starts an agent in a terminal, where its PDUs would be garbage.

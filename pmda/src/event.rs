@@ -172,9 +172,6 @@ impl EventQueue {
     /// # Errors
     /// `PM_ERR_TOOBIG` for an event that is larger than the queue. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when
     /// a value does not convert to the type of its metric. `PM_ERR_CONV` when `flags` has [`EventFlags::MISSED`].
-    ///
-    /// # Panics
-    /// When the iterator `params` uses the queue.
     pub fn push<'v>(
         &self,
         time: Stamp,
@@ -184,12 +181,16 @@ impl EventQueue {
         if flags.contains(EventFlags::MISSED) {
             return Err(Error::CONV);
         }
-        let queue = &mut *self.0.borrow_mut();
-        let mut buffer = std::mem::take(&mut queue.buffer);
+        let (mut buffer, types, domain) = {
+            let queue = &mut *self.0.borrow_mut();
+            (std::mem::take(&mut queue.buffer), Types::clone(&queue.types), queue.domain)
+        };
         buffer.clear();
+        // The queue is not borrowed: the iterator may use it.
         let packed = params
             .into_iter()
-            .try_for_each(|(item, value)| buffer.add(PmId::new(queue.domain, item), queue.typed(item, value)?));
+            .try_for_each(|(item, value)| buffer.add(PmId::new(domain, item), typed(&types, item, value)?));
+        let queue = &mut *self.0.borrow_mut();
         queue.buffer = buffer;
         packed.and_then(|()| queue.push(time, flags))
     }
@@ -262,16 +263,16 @@ impl EventQueue {
     }
 }
 
-impl Queue {
-    /// Converts a value to the type of its metric. Metrics that are not declared accept any type.
-    fn typed<'v>(&self, item: Item, value: Atom<'v>) -> Result<Atom<'v>> {
-        let types = self.types.get().map(Vec::as_slice).unwrap_or_default();
-        match types.binary_search_by_key(&item, |(item, _)| *item).ok().and_then(|at| types.get(at)) {
-            Some((_, ty)) if *ty != value.ty() => value.exactly(*ty),
-            _ => Ok(value),
-        }
+/// Converts a value to the type of its metric. Metrics that are not declared accept any type.
+fn typed<'v>(types: &Types, item: Item, value: Atom<'v>) -> Result<Atom<'v>> {
+    let types = types.get().map(Vec::as_slice).unwrap_or_default();
+    match types.binary_search_by_key(&item, |(item, _)| *item).ok().and_then(|at| types.get(at)) {
+        Some((_, ty)) if *ty != value.ty() => value.exactly(*ty),
+        _ => Ok(value),
     }
+}
 
+impl Queue {
     /// Returns the number of the oldest event in the queue.
     fn first(&self) -> u64 {
         self.waiting.front().map_or(self.next, |waiting| waiting.number)

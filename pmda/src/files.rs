@@ -137,6 +137,10 @@ impl Schema {
         for (name, text) in self.files() {
             write(name, text, 0o644)?;
         }
+        if self.reserves_domain() {
+            // A line for stdpmid.local.
+            write("stdpmid".as_ref(), &format!("{}\t{}\n", self.symbol(), self.domain()), 0o644)?;
+        }
         write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
         write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
         let copy = |from: &Path, name: &str| {

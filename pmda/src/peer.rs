@@ -11,10 +11,20 @@ use tracing::warn;
 /// table once, and pmcd is not kept waiting.
 const TOGETHER: usize = 128;
 
+/// Waits for a connection. One that its peer has aborted meanwhile is none.
+fn accept<T>(accept: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match accept() {
+            Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) => {}
+            accepted => return accepted,
+        }
+    }
+}
+
 /// Accepts the first connection of an admitted user, and closes all others.
 pub(crate) fn accept_unix(listener: &UnixListener, admits: impl Fn(u32) -> bool) -> io::Result<UnixStream> {
     loop {
-        let (socket, _) = listener.accept()?;
+        let (socket, _) = accept(|| listener.accept())?;
         match getsockopt(&socket, PeerCredentials) {
             Ok(peer) if admits(peer.uid()) => return Ok(socket),
             Ok(peer) => refused(Some(peer.uid())),
@@ -27,7 +37,7 @@ pub(crate) fn accept_unix(listener: &UnixListener, admits: impl Fn(u32) -> bool)
 pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         listener.set_nonblocking(false)?;
-        let mut waiting = vec![listener.accept()?];
+        let mut waiting = vec![accept(|| listener.accept())?];
         listener.set_nonblocking(true)?;
         while waiting.len() < TOGETHER {
             match listener.accept() {

@@ -97,6 +97,36 @@ impl Setup {
         self.file(Path::new("etc").join(name), content);
     }
 
+    /// Adds a template of pmlogconf(1), which begins with `#pmlogconf-setup`. Install copies it to
+    /// `$PCP_VAR_DIR/config/pmlogconf/NAME`, where pmlogconf finds it, unless a file of this name exists there. Remove
+    /// deletes it if it is unchanged. The metrics in it begin with [`Setup::name`].
+    ///
+    /// ```
+    /// # use pmda::prelude::*;
+    /// # fn declare(setup: &mut Setup) {
+    /// setup.pmlogconf("summary", "#pmlogconf-setup 2.0\n\
+    ///     ident\tAll metrics of agent hello\n\
+    ///     probe\thello.opened exists ? include : exclude\n\
+    ///     \thello\n");
+    /// # }
+    /// ```
+    pub fn pmlogconf(&mut self, name: &str, template: impl Into<String>) {
+        self.file(format!("pmlogconf/{name}"), template);
+    }
+
+    /// Adds a file of rules for pmieconf(1), which begins with `#pmieconf-rules` (pmieconf(5)). Install copies it to
+    /// `$PCP_VAR_DIR/config/pmieconf/NAME`, where pmieconf finds it, unless a file of this name exists there. Remove
+    /// deletes it if it is unchanged.
+    pub fn pmieconf(&mut self, name: &str, rules: impl Into<String>) {
+        self.file(format!("pmieconf/{name}"), rules);
+    }
+
+    /// Declares that Install enters the agent's domain into the host's list of domains, `stdpmid`, so that no other agent
+    /// takes it. Remove takes it out.
+    pub fn reserve_domain(&mut self) {
+        self.declared.reserves_domain = true;
+    }
+
     /// Declares that the agent is not ready when it starts ([`Agent::is_ready`](crate::Agent::is_ready)). Install then adds `notready` to its
     /// line in `pmcd.conf`.
     pub fn not_ready(&mut self) {

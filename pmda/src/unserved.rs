@@ -10,6 +10,7 @@ use crate::catalog::Version;
 use crate::client::Client;
 use crate::limits::FixedLimit;
 use crate::named::Named;
+use crate::values::Misfit;
 
 /// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.
 ///
@@ -20,6 +21,8 @@ pub(crate) struct Unserved {
     version: Version,
     /// Instances of the metric that is being fetched, or the metric itself, and their errors, to be logged.
     pending: Vec<(Option<Inst>, Error)>,
+    /// The last value that did not convert to the type of its metric.
+    misfit: Option<(PmId, Misfit)>,
 }
 
 /// Most errors of one metric that are logged at a fetch. This is far more than the log accepts at once.
@@ -41,6 +44,17 @@ impl Unserved {
     /// Forgets the errors that have been added and not logged.
     pub(crate) fn forget(&mut self) {
         self.pending.clear();
+        self.misfit = None;
+    }
+
+    /// Records a value that does not convert to the type of its metric.
+    pub(crate) fn set_misfit(&mut self, pmid: PmId, misfit: Misfit) {
+        self.misfit = Some((pmid, misfit));
+    }
+
+    /// Returns the last value that did not convert to the type of a metric, if it was one of this metric's.
+    pub(crate) fn take_misfit(&mut self, pmid: PmId) -> Option<Misfit> {
+        self.misfit.take().filter(|(of, _)| *of == pmid).map(|(_, misfit)| misfit)
     }
 
     fn is_new(&mut self, pmid: PmId, inst: Option<Inst>) -> bool {

@@ -25,8 +25,6 @@ pub struct Values<'a> {
     client: &'a Client,
     /// Error of the last instance without a value; it counts when no instance has one.
     missing: Result,
-    /// The last value that does not convert to the metric's type.
-    misfit: Option<Misfit>,
 }
 
 /// A value that does not convert to the type of its metric.
@@ -75,16 +73,11 @@ impl<'a> Values<'a> {
         selection: Selection<'a>,
         client: &'a Client,
     ) -> Self {
-        Values { out, unserved, desc, selection, client, missing: Ok(()), misfit: None }
+        Values { out, unserved, desc, selection, client, missing: Ok(()) }
     }
 
     pub(crate) fn missing(&self) -> Result {
         self.missing
-    }
-
-    /// Returns the last value that did not convert to the metric's type.
-    pub(crate) fn misfit(&self) -> Option<Misfit> {
-        self.misfit
     }
 
     /// Puts the value of a singular metric, which has only one.
@@ -208,7 +201,8 @@ impl<'a> Values<'a> {
         self.desc
     }
 
-    #[inline]
+    // Always inlined, so that a caller whose values are all of one type has the code for that type alone.
+    #[inline(always)]
     fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         match self.out.push(inst, self.desc.ty, value) {
             Err(Error::TYPE) => self.push_converted(inst, value),
@@ -220,7 +214,7 @@ impl<'a> Values<'a> {
     fn push_converted(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         let pushed = converted(value, self.desc.ty).and_then(|value| self.out.push(inst, self.desc.ty, value));
         if matches!(pushed, Err(Error::TYPE | Error::SIGN | Error::TRUNC)) {
-            self.misfit = Some(Misfit::new(inst, value, self.desc.ty));
+            self.unserved.set_misfit(self.desc.pmid, Misfit::new(inst, value, self.desc.ty));
         }
         pushed
     }

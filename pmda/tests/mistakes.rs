@@ -23,6 +23,9 @@ impl Agent for Careless {
         setup.indom(Serial::new(1)).instances([(1, "x y"), (1, "z"), (2, "x")]);
         setup.indom(Serial::new(1)).instances([(0, "")]);
         setup.labels(json!({"1st": 1}));
+        setup.pmlogconf("summary", "log everything");
+        setup.pmieconf("../rules", "#pmieconf-rules 1\n");
+        setup.configuration(".hidden", "");
         Ok(Careless)
     }
 
@@ -48,6 +51,9 @@ fn every_mistake_is_named() {
         "instance domain 1: declared twice",
         "instance domain 1: instance 0 has no name",
         "labels: ",
+        "file \"pmlogconf/summary\": a template of pmlogconf begins with #pmlogconf-setup",
+        "file \"pmieconf/../rules\": its name has letters, digits, . _ and - only, and begins with no dot",
+        "file \"etc/.hidden\": its name has letters",
     ] {
         assert!(text.contains(mistake), "{mistake:?} is not in {text}");
     }

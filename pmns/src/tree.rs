@@ -122,7 +122,8 @@ impl Tree {
         }
     }
 
-    pub(crate) fn with_capacity(nodes: usize) -> Tree {
+    /// Creates an empty name space with room for a number of nodes: metrics, and names above them.
+    pub fn with_capacity(nodes: usize) -> Tree {
         let mut tree = Tree::new();
         tree.nodes.reserve(nodes);
         let Tree { by_name, .. } = &mut tree;

@@ -61,7 +61,7 @@ impl Group {
     /// Returns whether a configuration changes nothing but the interval.
     pub(crate) fn is_unchanged(&self, group: &GroupConfig) -> bool {
         // Messages contain line numbers.
-        self.config.means_the_same(group) && (self.bad() == 0 || self.config.stands_the_same(group))
+        self.config.means_the_same(group) && (self.unbound() == 0 || self.config.stands_the_same(group))
     }
 
     /// Adopts a configuration for this group. The group keeps its history unless definitions have changed.
@@ -114,6 +114,11 @@ impl Group {
 
     /// Returns the number of definitions that are not metrics.
     fn bad(&self) -> usize {
+        self.unbound() + self.config.refused
+    }
+
+    /// Returns the number of accepted definitions that are not metrics.
+    fn unbound(&self) -> usize {
         self.shown.as_ref().map_or(0, |shown| shown.bad.len()) + self.hidden.len()
     }
 

@@ -91,6 +91,8 @@ impl Agent for Derived {
         for (name, text) in config::READY {
             setup.configuration(name, text);
         }
+        setup.pmlogconf("summary", include_str!("../templates/summary.pmlogconf"));
+        setup.pmieconf("cpu_util", include_str!("../templates/cpu_util.pmieconf"));
         let options = Options::new(setup)?;
         let domain = setup.indom_id(control::GROUPS).domain();
         let config = Config::load(&options.path, &options.host, &NameSpace::installed(domain));

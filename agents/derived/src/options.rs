@@ -29,11 +29,11 @@ pub(crate) fn augment(command: Command) -> Command {
     add_check(command)
         .arg(path.help("Definitions: colon-separated files and directories [default: $PCP_SYSCONF_DIR/pmdaderived]"))
         .arg(host.help("The pmcd whose metrics expressions refer to").value_parser(str::parse::<HostSpec>))
-        .arg(interval.help("Time between samples").value_parser(positive))
+        .arg(interval.help("Time between samples").value_parser(time))
         .arg(
             timeout
                 .help("Longest time that a request waits for agents that this one starts; less than pmcd's timeout")
-                .value_parser(positive),
+                .value_parser(time),
         )
 }
 
@@ -59,10 +59,14 @@ pub(crate) fn ask(setup: &mut Setup) {
     interval.help("Seconds, or an interval with its unit, such as 500msec or 2min.");
 }
 
-/// Parses an interval that is not zero: the sampler would never pause.
-fn positive(text: &str) -> Result<Duration, String> {
+/// Longest time that can be set. The agent adds up to some multiples of it to the present time.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Parses a time that is neither zero, with which the sampler would never pause, nor longer than 366 days.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     match pmapi::interval::parse(text) {
         Ok(Duration::ZERO) => Err("the time must not be zero".into()),
+        Ok(time) if time > LONGEST => Err("the time must not be longer than 366 days".into()),
         parsed => parsed.map_err(|e| e.to_string()),
     }
 }

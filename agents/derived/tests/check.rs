@@ -121,10 +121,12 @@ fn a_host_that_is_not_there() {
 }
 
 #[test]
-fn times_are_not_zero() {
+fn times_are_neither_zero_nor_for_ever() {
     for option in ["-t", "--agent-timeout"] {
-        let output = Command::new(BINARY).args(["--check", "/dev/null", option, "0"]).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains("must not be zero"), "{text}");
+        for (time, expected) in [("0", "must not be zero"), ("9e17", "longer than 366 days")] {
+            let output = Command::new(BINARY).args(["--check", "/dev/null", option, time]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && text.contains(expected), "{text}");
+        }
     }
 }

@@ -82,7 +82,7 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
     until(&pmcd, "pminfo", &["-f", "derived.two"], "value 2");
     let counts = pmcd.run("pminfo", ["-f", "derived.control.definitions"]).ok();
     assert!(counts.contains("good\n    inst [0 or \"derived\"] value 4"), "{counts}");
-    assert!(counts.contains("bad\n    inst [0 or \"derived\"] value 4"), "{counts}");
+    assert!(counts.contains("bad\n    inst [0 or \"derived\"] value 5"), "{counts}");
     // Without the file the agent has no derived metrics, but it still handles requests and reports the problem.
     fs::remove_file(scene.config()).unwrap();
     pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();

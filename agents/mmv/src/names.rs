@@ -55,16 +55,19 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
         }
         let mut found = None;
         for part in self.files.parts(name) {
-            let tree = self.trees.of(part, self.domain);
-            let Some(node) = tree.node(name) else { continue };
-            found = Some(());
-            for child in node.children().rev() {
-                let is_leaf = child.pmid().is_some();
-                let is_hidden = is_leaf && !part.is_alone() && !part.exports(&format!("{name}.{}", child.name()));
-                if !is_hidden && seen.is_first(part, child.name()) {
-                    give(child.name(), is_leaf);
+            let mut child = |component: &str, is_leaf: bool| {
+                let is_hidden = is_leaf && !part.is_alone() && !part.exports(&format!("{name}.{component}"));
+                if !is_hidden && seen.is_first(part, component) {
+                    give(component, is_leaf);
                 }
-            }
+            };
+            let is_node = if let Some(tree) = self.trees.at_hand(part, self.domain) {
+                let children = tree.node(name).map(|node| node.children().rev());
+                children.map(|all| all.for_each(|node| child(node.name(), node.pmid().is_some())))
+            } else {
+                children_of(part, name).map(|all| all.iter().rev().for_each(|(name, is_leaf)| child(name, *is_leaf)))
+            };
+            found = found.or(is_node);
         }
         found
     }
@@ -113,12 +116,20 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
 
     /// Gives the exported names of a part that are at or below a name, if there is such a node.
     fn traverse_part(&self, part: Part<'_>, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
-        self.trees.of(part, self.domain).node(name)?.each_name(&mut |name| {
+        let mut give = |name: &str| {
             if part.exports(name) {
                 give(name);
             }
-        });
-        Some(())
+        };
+        if !part.is_in_order() {
+            return self.trees.of(part, self.domain).node(name).map(|node| node.each_name(&mut give));
+        }
+        let mut found = None;
+        for (full, _) in part.metrics().rev().filter(|(full, _)| below(full, name).is_some()) {
+            found = Some(());
+            give(full);
+        }
+        found
     }
 
     /// Returns whether a name is the node above the limits' metrics, while these are not listed.
@@ -154,17 +165,88 @@ impl Trees {
         self.0.borrow_mut().retain(|version, _| versions.contains(version));
     }
 
+    /// Returns the tree of a part, unless it has to be made and that takes long.
+    fn at_hand(&self, part: Part<'_>, domain: pmda::pmapi::Domain) -> Option<Rc<Tree>> {
+        let has_tree = count(part) <= MANY || self.0.borrow().contains_key(&part.version());
+        has_tree.then(|| self.of(part, domain))
+    }
+
     fn of(&self, part: Part<'_>, domain: pmda::pmapi::Domain) -> Rc<Tree> {
         let mut trees = self.0.borrow_mut();
-        Rc::clone(trees.entry(part.version()).or_insert_with(|| {
-            let mut tree = Tree::new();
-            for (name, item) in part.metrics() {
-                // The collection accepts only names that a tree accepts.
-                if let Err(e) = tree.insert_dynamic(name, PmId::new(domain, item)) {
-                    tracing::error!(source = "names of files", "{e}");
-                }
-            }
-            Rc::new(tree)
-        }))
+        let tree = trees.entry(part.version()).or_insert_with(|| part.derive(|| Rc::new(tree(part, domain))));
+        Rc::clone(tree)
+    }
+}
+
+/// Number of metrics whose tree takes some milliseconds. It takes less time to look through the names for a few nodes.
+const MANY: usize = 8192;
+
+fn count(part: Part<'_>) -> usize {
+    part.metrics().size_hint().0
+}
+
+fn tree(part: Part<'_>, domain: pmda::pmapi::Domain) -> Tree {
+    let mut tree = Tree::with_capacity(count(part));
+    for (name, item) in part.metrics() {
+        // The collection accepts only names that a tree accepts.
+        if let Err(e) = tree.insert_dynamic(name, PmId::new(domain, item)) {
+            tracing::error!(source = "names of files", "{e}");
+        }
+    }
+    tree
+}
+
+/// Returns the rest of a full name below a node, empty for the node itself.
+fn below<'a>(full: &'a str, node: &str) -> Option<&'a str> {
+    let rest = full.strip_prefix(node)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
+}
+
+/// Finds the children of a node without a tree, in the order of a tree, and whether each is a metric.
+fn children_of<'a>(part: Part<'a>, node: &str) -> Option<Vec<(&'a str, bool)>> {
+    let (mut found, mut children, mut inner) = (None, Vec::new(), HashSet::new());
+    for rest in part.metrics().filter_map(|(full, _)| below(full, node)) {
+        found = Some(());
+        match rest.split_once('.') {
+            Some((component, _)) if inner.insert(component) => children.push((component, false)),
+            None if !rest.is_empty() => children.push((rest, true)),
+            _ => {}
+        }
+    }
+    found.map(|()| children)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use pmda::pmapi::Domain;
+
+    #[test]
+    fn children_are_the_same_with_and_without_a_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = mmv::Registry::builder("app").directory(dir.path()).build().unwrap();
+        let names = ["a.x", "b", "a.y.p", "c.d.e.f", "a.y.q", "ab.x", "c.z", "a.y2", "c.d.e.g", "ba"];
+        names.iter().for_each(|name| {
+            let _: mmv::Counter = registry.counter(name).register().unwrap();
+        });
+        registry.try_start().unwrap();
+        let mut files = Collection::new("mmv", dir.path());
+        files.refresh();
+        let (_, part) = files.heads().next().unwrap();
+        let tree = tree(part, Domain::new(70).unwrap());
+        let nodes =
+            ["", ".a", ".a.x", ".a.y", ".b", ".c", ".c.d", ".c.d.e", ".c.d.e.f", ".ab", ".z", ".a.", ".a.x.p", "x"];
+        for node in nodes.map(|node| format!("mmv.app{node}")) {
+            let expected = tree.node(&node).map(|node| {
+                let children = node.children().map(|child| (child.name().to_owned(), child.pmid().is_some()));
+                children.collect::<Vec<_>>()
+            });
+            let found = children_of(part, &node);
+            let found = found.map(|all| all.into_iter().map(|(name, is_leaf)| (name.to_owned(), is_leaf)).collect());
+            assert_eq!(found, expected, "{node}");
+        }
+        assert_eq!(children_of(part, "mmv.app").map(|all| all.len()), Some(5));
     }
 }

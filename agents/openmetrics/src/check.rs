@@ -12,7 +12,7 @@ use exposition::strict::{Checker, Format};
 use pmapi::{Atom, Domain, Item, Units, file};
 use pmda::clap::{Command, FromArgMatches as _};
 
-use crate::http::Client;
+use crate::http::{Client, Limit};
 use crate::metric::{Metric, Sample};
 use crate::model::Model;
 use crate::options::{Options, augment};
@@ -139,18 +139,31 @@ impl Source {
             }
             return Source::of(file, options);
         }
-        let rules = Rules::default();
-        let (limits, shown) = (Limits::default(), subject.to_owned());
+        let shown = subject.to_owned();
         let is_script = std::os::unix::fs::MetadataExt::mode(&path.metadata().map_err(failed)?) & 0o100 != 0;
         if is_script {
-            let path = path.canonicalize().map_err(failed)?;
-            let output = script::run(&path, Instant::now() + options.script_timeout(), options.bytes());
-            let output = output.map_err(|reason| format!("{subject}: {reason}"))?;
-            eprint!("{}", String::from_utf8_lossy(&output.errors));
-            return Ok(Source { document: output.document, rules, limits, shown });
+            return Source::of_script(&path.canonicalize().map_err(failed)?, options, shown);
         }
         let document = file::read(path, options.bytes()).map_err(failed)?;
-        Ok(Source { document, rules, limits, shown })
+        Ok(Source { document, rules: Rules::default(), limits: Limits::default(), shown })
+    }
+
+    fn of_script(path: &Path, options: &Options, shown: String) -> Result<Source, String> {
+        let beside = path.with_extension("conf");
+        let text = match file::read(&beside, options.bytes()) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(format!("{}: {e}", beside.display())),
+            text => text.unwrap_or_default(),
+        };
+        let UrlFile { rules, limits, warnings, .. } = UrlFile::parse_script(&String::from_utf8_lossy(&text))
+            .map_err(|(line, reason)| format!("{}: line {line}: {reason}", beside.display()))?;
+        for (line, warning) in warnings {
+            eprintln!("{}: line {line}: {warning}", beside.display());
+        }
+        let deadline = Instant::now() + limits.timeout.unwrap_or_else(|| options.script_timeout());
+        let output = script::run(path, deadline, limits.bytes.unwrap_or_else(|| options.bytes()));
+        let output = output.map_err(|reason| format!("{shown}: {reason}"))?;
+        eprint!("{}", String::from_utf8_lossy(&output.errors));
+        Ok(Source { document: output.document, rules, limits, shown })
     }
 
     fn of(file: UrlFile, options: &Options) -> Result<Source, String> {
@@ -160,8 +173,9 @@ impl Source {
             file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?
         } else {
             let deadline = Instant::now() + file.limits.timeout.unwrap_or_else(|| options.timeout());
-            let answer = Client::new(&file.url, &file.access)
-                .and_then(|client| client.get(&file, deadline, limit).map_err(|failure| failure.reason));
+            let answer = Client::new(&file.url, &file.access).and_then(|client| {
+                client.get(&file, deadline, Limit { most: limit, usual: 0 }).map_err(|failure| failure.reason)
+            });
             answer.map_err(|reason| format!("{shown}: {reason}"))?.document
         };
         Ok(Source { document, rules: file.rules, limits: file.limits, shown })

@@ -24,6 +24,9 @@ const SAMPLES: Item = Item::new(CLUSTER, 19);
 const LEFT_OUT: Item = Item::new(CLUSTER, 20);
 const REFUSED: Item = Item::new(CLUSTER, 21);
 const LATE: Item = Item::new(CLUSTER, 22);
+const STATE: Item = Item::new(CLUSTER, 23);
+const ERRORS: Item = Item::new(CLUSTER, 24);
+const ERROR: Item = Item::new(CLUSTER, 25);
 
 /// Adds the metrics below a name.
 pub(crate) fn show(dynamic: &mut Dynamic, root: &str, likeness: Likeness) -> std::result::Result<(), Mistake> {
@@ -87,7 +90,17 @@ fn more(root: &str) -> Vec<MetricDef> {
         "1 for a source that has not answered in its usual time. Requests are answered from its last document until it\n\
          answers again, or has failed.",
     );
-    vec![age, duration, bytes, samples, left_out, refused, late]
+    let mut state = of_sources("state", STATE, Type::String);
+    state.help(
+        "What each source does",
+        "ready: the last reading was successful. reading: a reading is in progress. late: requests do not wait for it.\n\
+         pausing: the last readings did not end in time. failed: the last reading failed. new: not read yet.",
+    );
+    let mut errors = of_sources("errors", ERRORS, Type::U64);
+    errors.counter().units(Units::COUNT).help("Readings of each source that failed", "");
+    let mut error = of_sources("error", ERROR, Type::String);
+    error.help("Why the last reading of each source failed that did", "Empty if none has failed.");
+    vec![age, duration, bytes, samples, left_out, refused, late, state, errors, error]
 }
 
 /// Puts the values of a metric.
@@ -128,6 +141,9 @@ pub(crate) fn fetch(item: Item, sources: &Sources, debug: u32, out: &mut Values<
                 out.put_inst(inst, text.unwrap_or_default().as_str())?;
             }
             LATE => out.put_inst(inst, u32::from(source.is_late))?,
+            STATE => out.put_inst(inst, source.state())?,
+            ERRORS => out.put_inst(inst, figures.errors)?,
+            ERROR => out.put_inst(inst, figures.error.as_str())?,
             _ => return Err(Error::PMID),
         }
     }

@@ -8,13 +8,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use pmapi::file;
+use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::errors::FrameDecoderError;
+use ureq::unversioned::transport::DefaultConnector;
 
-use crate::url_file::{Access, UrlFile, presentable};
+use crate::transport::{Direct, NoAddress, UnixConnector};
+use crate::url_file::{Access, Format, UrlFile, presentable};
 
 /// Most redirections.
 const REDIRECTS: u32 = 5;
 /// Size of the buffers of a connection, in bytes. All headers of an answer must fit.
 const BUFFER: usize = 32 << 10;
+/// Value of the header `Accept-Encoding`.
+const ENCODINGS: &str = "gzip, deflate, zstd";
 /// Longest file with a secret or a certificate, in bytes.
 const LONGEST: u64 = 1 << 20;
 
@@ -38,6 +44,14 @@ impl From<String> for Failure {
     fn from(reason: String) -> Self {
         Failure { code: 0, reason, is_late: false }
     }
+}
+
+/// Length of a document, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) most: u64,
+    /// Length that is likely.
+    pub(crate) usual: usize,
 }
 
 /// A document.
@@ -65,17 +79,22 @@ impl Client {
             .max_idle_age(Duration::from_secs(300));
         // Certificates take time and memory that other sources do not need.
         let config = if url.starts_with("https:") { tls::configure(config, access)? } else { config };
-        Ok(Client { agent: config.build().into() })
+        let config = config.build();
+        let agent = match &access.socket {
+            Some(path) => ureq::Agent::with_parts(config, UnixConnector(path.clone()), NoAddress),
+            None => ureq::Agent::with_parts(config, DefaultConnector::default(), Direct::default()),
+        };
+        Ok(Client { agent })
     }
 
-    /// Gets a document of at most `limit` bytes, before and after it is uncompressed.
+    /// Gets a document, whose limit holds before and after it is uncompressed.
     ///
     /// # Errors
     /// A [`Failure`] whose text has no secrets.
-    pub(crate) fn get(&self, file: &UrlFile, deadline: Instant, limit: u64) -> Result<Answer, Failure> {
+    pub(crate) fn get(&self, file: &UrlFile, deadline: Instant, limit: Limit) -> Result<Answer, Failure> {
         let mut request = self.agent.get(&file.url);
         let has = |name: &str| file.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-        for (name, value) in [("Accept", "*/*"), ("Accept-Encoding", "gzip, deflate")] {
+        for (name, value) in [("Accept", accepted(file.format)), ("Accept-Encoding", ENCODINGS)] {
             if !has(name) {
                 request = request.header(name, value);
             }
@@ -105,6 +124,15 @@ impl Client {
     }
 }
 
+/// Returns the value of the header `Accept`.
+fn accepted(format: Format) -> &'static str {
+    match format {
+        Format::Any => "*/*",
+        Format::OpenMetrics => "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        Format::Prometheus => "text/plain;version=0.0.4,*/*;q=0.1",
+    }
+}
+
 fn failure(code: u16, e: &ureq::Error, url: &str) -> Failure {
     let is_late = matches!(e, ureq::Error::Timeout(_));
     let reason = if is_late { "no complete answer in time".to_owned() } else { e.to_string() };
@@ -112,14 +140,20 @@ fn failure(code: u16, e: &ureq::Error, url: &str) -> Failure {
 }
 
 /// Reads and uncompresses a body.
-fn decoded(body: impl Read, encoding: &str, limit: u64) -> io::Result<Vec<u8>> {
-    let mut body = body.take(limit.saturating_add(1));
-    let mut document = Vec::new();
+fn decoded(body: impl Read, encoding: &str, limit: Limit) -> io::Result<Vec<u8>> {
+    let Limit { most: limit, usual } = limit;
     let most = limit.saturating_add(1);
+    let mut body = body.take(most);
+    // Some more, so that the end is found without another allocation.
+    let mut document = Vec::with_capacity(usual + usual / 16 + 64);
     match encoding {
         "" | "identity" => body.read_to_end(&mut document)?,
         "gzip" | "x-gzip" => MultiGzDecoder::new(body).take(most).read_to_end(&mut document)?,
         "deflate" => ZlibDecoder::new(body).take(most).read_to_end(&mut document)?,
+        "zstd" => {
+            let invalid = |e: FrameDecoderError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+            StreamingDecoder::new(body).map_err(invalid)?.take(most).read_to_end(&mut document)?
+        }
         other => {
             let name: String = other.chars().take(40).collect();
             return Err(io::Error::new(io::ErrorKind::Unsupported, format!("unknown encoding {name:?}")));

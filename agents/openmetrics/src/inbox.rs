@@ -60,6 +60,11 @@ impl Inbox {
         self.taken(self.shared.lock())
     }
 
+    /// Returns the number of reports that are there.
+    pub(crate) fn len(&self) -> usize {
+        self.shared.lock().reports.len()
+    }
+
     /// Returns the next reports. There are none if the time has come.
     pub(crate) fn wait(&self, until: Instant) -> Vec<Report> {
         let mut state = self.shared.lock();

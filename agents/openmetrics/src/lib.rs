@@ -14,6 +14,8 @@ mod control;
 mod filter;
 mod http;
 mod inbox;
+mod keys;
+mod labels;
 mod metadata;
 mod metric;
 mod model;
@@ -26,6 +28,8 @@ mod script;
 mod source;
 mod sources;
 mod table;
+mod transport;
+mod trial;
 mod trust;
 mod url_file;
 mod value;
@@ -43,8 +47,10 @@ pub use check::check;
 use metric::Likeness;
 use options::Options;
 pub use options::of_pcp;
+use pool::Pool;
 use source::Source;
 use sources::Sources;
+pub use trial::{Seen, Trial};
 
 /// Agent `openmetrics`.
 #[derive(Debug)]
@@ -95,7 +101,7 @@ impl Agent for Openmetrics {
         let mut dynamic = setup.dynamic([Self::NAME]);
         control::show(&mut dynamic, Self::NAME, options.likeness())?;
         let (dir, defaults) = (options.dir(setup), options.defaults(setup)?);
-        let sources = Sources::new(dir, defaults, options.wait(), Self::NAME, dynamic)?;
+        let sources = Sources::new(dir, defaults, options.wait(), Pool::new(options.threads()), Self::NAME, dynamic)?;
         let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Openmetrics {
             sources,
@@ -175,7 +181,7 @@ impl Agent for Openmetrics {
         Ok(match of {
             LabelSubject::Cluster(cluster) => self.sources.get(cluster).and_then(|source| source.labels(&self.host)),
             LabelSubject::Item(item) => self.metric(item).map(|(_, metric)| {
-                let mut set = metric::label_set(metric.labels.iter(), self.likeness).unwrap_or_default();
+                let mut set = metric::label_set(metric::texts(&metric.labels), self.likeness).unwrap_or_default();
                 for (name, value) in &metric.notes {
                     // Labels that PCP does not allow are left out.
                     let _ = set.add_notes(json!({ &**name: &**value }));

@@ -13,6 +13,16 @@ pub(crate) struct Block<'a> {
     pub(crate) pcp: Option<Comment<'a>>,
     pub(crate) help: Option<Comment<'a>>,
     pub(crate) ty: Option<Comment<'a>>,
+    pub(crate) samples: Samples,
+}
+
+/// What the values of a metric are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Samples {
+    #[default]
+    Values,
+    /// Texts of exemplars.
+    Exemplars,
 }
 
 /// What a metric is.
@@ -29,6 +39,13 @@ pub(crate) struct Description {
     pub(crate) by_pcp: bool,
     /// Why the units of PCP's metadata are not those of the metric.
     pub(crate) warning: Option<String>,
+}
+
+impl Description {
+    fn guessed(name: &str, ty: Type, semantics: Semantics, units: Units) -> Description {
+        let name = name.replace(':', ".");
+        Description { name, ty, semantics, units, singular: false, by_pcp: false, warning: None }
+    }
 }
 
 impl<'a> Block<'a> {
@@ -74,6 +91,10 @@ impl<'a> Block<'a> {
         let ty: Vec<&str> = self.ty.map(|ty| ty.words().skip(2).collect()).unwrap_or_default();
         let is = |word: &str| ty == [word];
         let is_bucket = is("histogram") && has("bucket");
+        if self.samples == Samples::Exemplars {
+            let (ty, semantics, units) = (Type::String, Semantics::Discrete, Units::NONE);
+            return Description::guessed(name, ty, semantics, units);
+        }
         let counts = is("counter") || has("total") || has("count") || has("sum") || is_bucket;
         let units = if (is("histogram") || is("summary")) && has("count") || is_bucket {
             Units::COUNT
@@ -86,15 +107,8 @@ impl<'a> Block<'a> {
         } else {
             Units::NONE
         };
-        Description {
-            name: name.replace(':', "."),
-            ty: Type::Double,
-            semantics: if counts { Semantics::Counter } else { Semantics::Instant },
-            units,
-            singular: false,
-            by_pcp: false,
-            warning: None,
-        }
+        let semantics = if counts { Semantics::Counter } else { Semantics::Instant };
+        Description::guessed(name, Type::Double, semantics, units)
     }
 
     /// Returns the help: its first line, and the others.

@@ -7,6 +7,7 @@ use pmapi::{Inst, Item, LabelSet, Semantics, Serial, Type, Units};
 use pmda::Instances;
 use serde_json::json;
 
+use crate::labels::Labels;
 use crate::value::Value;
 
 /// First serial number of the instance domains of metrics. Those below are PCP's agent's own.
@@ -68,15 +69,15 @@ pub(crate) struct Named {
     pub(crate) prefixed: bool,
     /// Index of the value in the samples, or `NO_SLOT`.
     pub(crate) slots: Vec<u32>,
-    pub(crate) labels: Vec<Option<Arc<[Pair]>>>,
+    pub(crate) labels: Vec<Option<Labels>>,
 }
 
 impl Named {
     /// Labels of an instance: those of the document, and the whole name as a note.
     pub(crate) fn labels_of(&self, inst: Inst, likeness: Likeness) -> LabelSet {
         let at = inst.word() as usize;
-        let pairs = self.labels.get(at).and_then(Option::as_deref).unwrap_or_default();
-        let pairs = pairs.iter().filter(|(name, _)| &**name != "instname");
+        let labels = self.labels.get(at).and_then(Option::as_ref);
+        let pairs = labels.into_iter().flat_map(Labels::iter).filter(|(name, _)| *name != "instname");
         let Some(mut set) = label_set(pairs, likeness) else { return LabelSet::new() };
         if let Some(name) = self.names.get(at) {
             let name = if self.prefixed { (**name).to_owned() } else { format!("{at} {name}") };
@@ -107,9 +108,17 @@ impl Instances for Named {
     }
 }
 
+/// Iterates over the names and values of labels.
+pub(crate) fn texts(pairs: &[Pair]) -> impl Iterator<Item = (&str, &str)> + Clone {
+    pairs.iter().map(|(name, value)| (&**name, &**value))
+}
+
 /// Creates a label set. Labels that PCP does not allow are left out, and those that do not fit. With
 /// [`Likeness::Exact`], one of them makes it `None`.
-pub(crate) fn label_set<'a>(pairs: impl Iterator<Item = &'a Pair> + Clone, likeness: Likeness) -> Option<LabelSet> {
+pub(crate) fn label_set<'a>(
+    pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    likeness: Likeness,
+) -> Option<LabelSet> {
     if likeness == Likeness::Exact {
         // PCP's agent does not escape the values.
         let members: Vec<String> = pairs.map(|(name, value)| format!("\"{name}\":\"{value}\"")).collect();
@@ -117,7 +126,7 @@ pub(crate) fn label_set<'a>(pairs: impl Iterator<Item = &'a Pair> + Clone, liken
     }
     let mut set = LabelSet::new();
     for (name, value) in pairs {
-        let _ = set.add(json!({ &**name: &**value }));
+        let _ = set.add(json!({ name: value }));
     }
     Some(set)
 }
@@ -157,13 +166,12 @@ mod tests {
 
     #[test]
     fn labels_of_instances() {
-        let pair = |name: &str, value: &str| -> Pair { (name.into(), value.into()) };
-        let labels = [pair("a", "x\"y"), pair("instname", "i"), pair("b-c", "1"), pair("d", "é")];
+        let pairs = [("a", "x\"y"), ("instname", "i"), ("b-c", "1"), ("d", "é")];
         let named = Named {
             names: vec!["a:1".into(), "two".into()],
             prefixed: false,
             slots: vec![7, NO_SLOT],
-            labels: vec![Some(labels.to_vec().into()), None],
+            labels: vec![Some(Labels::new(pairs.into_iter())), None],
         };
         let texts = [0, 1, 2].map(|inst| named.labels_of(Inst::new(inst), Likeness::Better).json().to_owned());
         assert_eq!(texts[0], r#"{"a":"x\"y","d":"é","instname":"0 a:1"}"#);

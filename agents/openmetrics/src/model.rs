@@ -13,11 +13,13 @@ use hashbrown::HashMap;
 use pmapi::{Domain, Item, Type};
 use tracing::{debug, info, warn};
 
-use crate::metadata::{Block, is_name};
+use crate::keys::Keys;
+use crate::labels::Labels;
+use crate::metadata::{Block, Samples, is_name};
 use crate::metric::{METRICS, Metric, NO_SLOT, Named, Pair, Sample, serial};
 use crate::naming::{self, Naming};
 use crate::table::Table;
-use crate::url_file::{Metadata, Rules};
+use crate::url_file::{Exemplars, Metadata, Rules};
 use crate::value::Value;
 
 /// The metrics of a source, and the tables of their numbers.
@@ -34,11 +36,11 @@ pub(crate) struct Model {
     /// The published metrics, until one of them changes.
     list: Option<Arc<[Arc<Metric>]>>,
     /// What became of each sample, by its key.
-    known: HashMap<Arc<str>, Target>,
-    /// The samples of the last document, in their order.
-    order: Vec<(Arc<str>, Target)>,
+    known: Keys<Target>,
+    /// The numbers of the keys of the last document, in its order.
+    order: Vec<u32>,
     /// Labels by slot, of instances that are named by all of their labels.
-    naming: Vec<Option<Arc<[Pair]>>>,
+    naming: Vec<Option<Labels>>,
     values: Vec<Value>,
     /// Most instances of all metrics together.
     pub(crate) limit: usize,
@@ -101,7 +103,7 @@ impl Model {
             by_name: HashMap::new(),
             metrics: Vec::new(),
             list: None,
-            known: HashMap::new(),
+            known: Keys::new(),
             order: Vec::new(),
             naming: Vec::new(),
             values: Vec::new(),
@@ -121,6 +123,7 @@ impl Model {
         if outcome.reordered {
             self.update_labels();
             self.forget_keys();
+            self.shrink();
         }
         let metrics = &self.metrics;
         let list =
@@ -142,14 +145,16 @@ impl Model {
         let (mut outcome, mut cursor) = (Outcome::default(), 0);
         let (mut block, mut in_samples) = (Block::default(), false);
         for (number, line) in Lines::new(text) {
-            let known = self.order.get(cursor);
-            let known = known.and_then(|(key, target)| Some((Parsed::parse_known(line, key)?.0, target)));
-            if let Some((value, target)) = known {
+            let known = self.order.get(cursor).and_then(|number| self.known.get(*number));
+            let known = known.and_then(|(key, target)| Some((Parsed::parse_known(line, key)?, target)));
+            if let Some(((value, rest), target)) = known {
                 cursor += 1;
                 in_samples = true;
                 outcome.lines += 1;
-                let target = *target;
                 self.put(target, value);
+                if rules.exemplars == Exemplars::Metrics && !rest.is_empty() {
+                    self.exemplar(line, rules);
+                }
                 continue;
             }
             let done = match Line::parse(line) {
@@ -161,12 +166,15 @@ impl Model {
                 }
                 Ok(Line::Sample(sample)) => {
                     in_samples = true;
-                    self.sample(&sample, &block, rules).map(|(key, target)| {
+                    self.sample(&sample, &block, rules).map(|(number, target)| {
                         outcome.lines += 1;
                         outcome.reordered = true;
                         self.put(target, sample.value());
-                        self.expect(cursor, key, target);
+                        self.expect(cursor, number);
                         cursor += 1;
+                        if rules.exemplars == Exemplars::Metrics && !sample.rest().is_empty() {
+                            self.exemplar(line, rules);
+                        }
                     })
                 }
                 Ok(_) => Ok(()),
@@ -184,10 +192,24 @@ impl Model {
         outcome
     }
 
-    fn expect(&mut self, cursor: usize, key: Arc<str>, target: Target) {
+    /// Puts the exemplar of a sample, if it has one, as a value of a metric of its own with the same instances.
+    fn exemplar(&mut self, line: &str, rules: &Rules) {
+        let Ok(Line::Sample(sample)) = Line::parse(line) else { return };
+        let (key, name) = (sample.key(), sample.name());
+        let Some((_, text)) = sample.rest().split_once('#') else { return };
+        let Some(labels) = key.strip_prefix(name) else { return };
+        let line = format!("{name}_exemplar{labels} 0");
+        let block = Block { samples: Samples::Exemplars, ..Block::default() };
+        let Ok(Line::Sample(own)) = Line::parse(&line) else { return };
+        if let Ok((_, target)) = self.sample(&own, &block, rules) {
+            self.put(target, text.trim());
+        }
+    }
+
+    fn expect(&mut self, cursor: usize, number: u32) {
         match self.order.get_mut(cursor) {
-            Some(expected) => *expected = (key, target),
-            None => self.order.push((key, target)),
+            Some(expected) => *expected = number,
+            None => self.order.push(number),
         }
     }
 
@@ -200,18 +222,17 @@ impl Model {
         }
     }
 
-    /// Finds what becomes of a sample.
+    /// Finds what becomes of a sample, and the number of its key.
     ///
     /// # Errors
     /// The reason why the document must not be read further.
-    fn sample(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<(Arc<str>, Target), String> {
-        if let Some((key, target)) = self.known.get_key_value(sample.key()) {
-            return Ok((Arc::clone(key), *target));
+    fn sample(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<(u32, Target), String> {
+        let key = sample.key();
+        if let Some(number) = self.known.find(key) {
+            return Ok((number, self.known.get(number).map_or(Target::Excluded, |(_, target)| target)));
         }
-        let key: Arc<str> = sample.key().into();
         let target = self.target(sample, block, rules)?;
-        self.known.insert(Arc::clone(&key), target);
-        Ok((key, target))
+        Ok((self.known.add(key, target), target))
     }
 
     fn target(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<Target, String> {
@@ -223,7 +244,7 @@ impl Model {
                 info!(source = %self.source, "source {}: metric {name} is left out by a filter", self.source);
                 return Ok(Target::Excluded);
             }
-            None => match self.add(name, &labels, block, rules)? {
+            None => match self.add(sample, &labels, block, rules)? {
                 Some(at) => at,
                 None => return Ok(Target::Excluded),
             },
@@ -234,12 +255,13 @@ impl Model {
     /// Adds a metric. `None` if the source has too many.
     fn add(
         &mut self,
-        name: &str,
+        sample: &Parsed<'_>,
         labels: &Naming<'_>,
         block: &Block<'_>,
         rules: &Rules,
     ) -> Result<Option<usize>, String> {
-        if !is_name(name) {
+        let (name, exported) = (sample.name(), naming::exported(sample));
+        if !is_name(&exported) {
             return Err(format!("invalid metric name {name:?}"));
         }
         let number = self.items.number(name).and_then(|number| u16::try_from(number).ok());
@@ -249,7 +271,7 @@ impl Model {
             return Ok(None);
         };
         let metadata: Option<&Metadata> = rules.metadata.iter().find(|metadata| metadata.pattern.matches(name));
-        let is = block.describe(name, metadata)?;
+        let is = block.describe(&exported, metadata)?;
         if let Some(warning) = &is.warning {
             warn!(source = %self.source, "source {}: metric {name}: {warning}", self.source);
         }
@@ -317,7 +339,7 @@ impl Model {
     }
 
     /// Returns the slot of an instance, and records its labels.
-    fn slot(&mut self, at: usize, inst: usize, labels: Option<Vec<Pair>>, by_labels: Option<bool>) -> Target {
+    fn slot(&mut self, at: usize, inst: usize, labels: Option<Labels>, by_labels: Option<bool>) -> Target {
         let Some(working) = self.metrics.get_mut(at) else { return Target::Excluded };
         self.list = None;
         let metric = Arc::make_mut(&mut working.published);
@@ -329,7 +351,6 @@ impl Model {
             instances.slots.resize(inst + 1, NO_SLOT);
             instances.labels.resize(inst + 1, None);
         }
-        let labels: Option<Arc<[Pair]>> = labels.map(Into::into);
         if let Some(of) = instances.labels.get_mut(inst) {
             of.clone_from(&labels);
         }
@@ -348,16 +369,16 @@ impl Model {
     /// Gives each metric the labels of its last sample, as PCP's agent does.
     fn update_labels(&mut self) {
         let mut labels: HashMap<u32, Vec<Pair>> = HashMap::new();
-        for (_, target) in &self.order {
-            let Target::Slot { slot, metric, .. } = *target else { continue };
+        for number in &self.order {
+            let Some((_, Target::Slot { slot, metric, .. })) = self.known.get(*number) else { continue };
             let Some(Some(pairs)) = self.naming.get(slot as usize) else { continue };
             let Some(working) = self.metrics.get(metric as usize) else { continue };
             let of = labels.entry(metric).or_insert_with(|| working.published.labels.clone());
             for (name, value) in pairs.iter() {
-                match of.iter_mut().find(|(known, _)| known == name) {
-                    Some((_, known)) if known != value => known.clone_from(value),
+                match of.iter_mut().find(|(known, _)| &**known == name) {
+                    Some((_, known)) if &**known != value => *known = value.into(),
                     Some(_) => {}
-                    None => of.push((name.clone(), value.clone())),
+                    None => of.push((name.into(), value.into())),
                 }
             }
         }
@@ -373,8 +394,16 @@ impl Model {
     /// Forgets keys that the last document does not have, if they are many.
     fn forget_keys(&mut self) {
         if self.known.len() > 2 * self.order.len() + SPARE {
-            self.known = self.order.iter().map(|(key, target)| (Arc::clone(key), *target)).collect();
+            self.known.keep(&mut self.order);
         }
+    }
+
+    /// Gives back memory that the next documents do not need.
+    fn shrink(&mut self) {
+        self.known.shrink();
+        self.order.shrink_to_fit();
+        self.naming.shrink_to_fit();
+        self.values.shrink_to_fit();
     }
 
     /// Writes the tables that have changed.

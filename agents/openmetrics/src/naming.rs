@@ -6,6 +6,7 @@ use std::sync::Arc;
 use exposition::Sample;
 
 use crate::filter::{Designation, Filters};
+use crate::labels::Labels;
 use crate::metric::{NO_SLOT, Named, Pair};
 use crate::table::Table;
 
@@ -21,6 +22,18 @@ pub(crate) struct Label<'a> {
     value: Cow<'a, str>,
     /// Whether it is no part of the names of instances.
     optional: bool,
+}
+
+/// Returns the name of a sample's metric. In a name in quotes, which may have any characters, `_` takes the place of those
+/// that names of PCP cannot have.
+pub(crate) fn exported<'a>(sample: &Sample<'a>) -> Cow<'a, str> {
+    let name = sample.name();
+    let is_odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':'));
+    if sample.key().starts_with('{') && name.contains(is_odd) {
+        Cow::Owned(name.replace(is_odd, "_"))
+    } else {
+        Cow::Borrowed(name)
+    }
 }
 
 impl Label<'_> {
@@ -56,9 +69,9 @@ impl<'a> Naming<'a> {
     }
 
     /// Returns the labels of the instance; `None` for a sample without labels.
-    pub(crate) fn naming(&self) -> Option<Vec<Pair>> {
-        let included = self.included.as_ref()?;
-        Some(included.iter().filter(|label| !label.optional).map(Label::pair).collect())
+    pub(crate) fn naming(&self) -> Option<Labels> {
+        let included = self.included.as_ref()?.iter().filter(|label| !label.optional);
+        Some(Labels::new(included.map(|label| (label.name, &*label.value))))
     }
 
     /// Returns the name of the instance, without a number, and whether the name has all labels and thus spaces. The names of

@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// Most instances of a source, of all its metrics together
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     instances: usize,
+    /// Most threads that read sources
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    threads: u16,
     /// Accept files of any owner, and files that other users may write to
     #[arg(long)]
     any_owner: bool,
@@ -71,6 +74,10 @@ impl Options {
 
     pub(crate) fn wait(&self) -> (Duration, Waits) {
         (self.wait, if self.fresh { Waits::Fully } else { Waits::AsUsual })
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.into()
     }
 
     pub(crate) fn script_timeout(&self) -> Duration {

@@ -24,6 +24,8 @@ pub(crate) struct Pool(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     added: Condvar,
+    /// Most threads, half of which may read sources that were late.
+    most: usize,
 }
 
 #[derive(Default)]
@@ -42,16 +44,12 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// Most threads.
-const THREADS: usize = 64;
-/// Most threads that read sources that were late.
-const LATE: usize = THREADS / 2;
 /// A thread without work ends after this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Pool {
-    pub(crate) fn new() -> Pool {
-        Pool(Arc::new(Shared { queue: Mutex::default(), added: Condvar::new() }))
+    pub(crate) fn new(most: usize) -> Pool {
+        Pool(Arc::new(Shared { queue: Mutex::default(), added: Condvar::new(), most }))
     }
 
     /// Adds a job.
@@ -66,7 +64,7 @@ impl Pool {
         }
         // Idle threads may be those that leave late sources waiting. They do prompt jobs.
         self.0.added.notify_one();
-        if queue.idle >= queue.prompt.len() + queue.late.len() || queue.threads >= THREADS {
+        if queue.idle >= queue.prompt.len() + queue.late.len() || queue.threads >= self.0.most {
             return Ok(());
         }
         queue.threads += 1;
@@ -109,7 +107,7 @@ impl Shared {
                 queue = self.lock();
                 continue;
             }
-            let late = if queue.late_running < LATE { queue.late.pop_front() } else { None };
+            let late = if queue.late_running < self.most / 2 { queue.late.pop_front() } else { None };
             if let Some(job) = late {
                 queue.late_running += 1;
                 drop(queue);
@@ -141,7 +139,8 @@ mod tests {
 
     #[test]
     fn late_sources_leave_threads_for_others() {
-        let pool = Pool::new();
+        const THREADS: usize = 8;
+        let pool = Pool::new(THREADS);
         let (ended, ends) = channel();
         let (hold, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));

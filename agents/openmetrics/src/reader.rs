@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pmapi::{Domain, file};
 use tracing::{info, warn};
 
-use crate::http::{Client, Failure};
+use crate::http::{Client, Failure, Limit};
 use crate::metric::Sample;
 use crate::model::Model;
 use crate::script;
@@ -53,17 +53,27 @@ pub(crate) struct Reader {
     kind: Kind,
     defaults: Arc<Defaults>,
     model: Model,
-    url: Option<Loaded>,
+    /// The `.url` file, or the `.conf` file beside a script.
+    file: Option<Loaded>,
     rules: Rules,
     /// Why the last document was refused, which is logged once.
     refused: bool,
+    /// Length of the last document, in bytes.
+    length: usize,
 }
 
-/// A `.url` file, and its state when it was read.
+/// A source's file, and its state when it was read.
 #[derive(Debug)]
 struct Loaded {
-    state: (u64, i64, i64),
-    file: Result<(UrlFile, Client), String>,
+    state: State,
+    file: Result<(UrlFile, Option<Client>), String>,
+}
+
+/// Number and time of the last change of a file, `None` for a file that does not exist.
+type State = Option<(u64, i64, i64)>;
+
+fn state(metadata: &Metadata) -> State {
+    Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
 }
 
 /// Outcome of a reading.
@@ -83,8 +93,8 @@ pub(crate) struct Report {
 impl Reader {
     pub(crate) fn new(name: &str, cluster: u16, path: PathBuf, kind: Kind, defaults: Arc<Defaults>) -> Reader {
         let model = Model::new(name, defaults.domain, cluster, defaults.tables.clone(), defaults.instances);
-        let (url, rules) = (None, Rules::default());
-        Reader { name: name.to_owned(), path, kind, defaults, model, url, rules, refused: false }
+        let (file, rules) = (None, Rules::default());
+        Reader { name: name.to_owned(), path, kind, defaults, model, file, rules, refused: false, length: 0 }
     }
 
     /// Reads the source.
@@ -92,12 +102,16 @@ impl Reader {
         let begin = Instant::now();
         let document = self.document(begin);
         let took = begin.elapsed();
-        let (url, limits) = match self.url.as_ref().map(|loaded| &loaded.file) {
-            Some(Ok((file, _))) => (Some(presentable(&file.url)), file.limits),
+        let (url, limits) = match self.file.as_ref().map(|loaded| &loaded.file) {
+            Some(Ok((file, _))) if self.kind == Kind::Url => (Some(presentable(&file.url)), file.limits),
+            Some(Ok((file, _))) => (None, file.limits),
             _ => (None, Limits::default()),
         };
         let (code, outcome) = match document {
-            Ok((code, document)) => (code, Ok(Arc::new(self.parse(&document)))),
+            Ok((code, document)) => {
+                self.length = document.len();
+                (code, Ok(Arc::new(self.parse(&document))))
+            }
             Err(failure) => (failure.code, Err(failure)),
         };
         Report { cluster, outcome, code, took, url, limits }
@@ -125,16 +139,24 @@ impl Reader {
         let metadata = self.path.metadata().map_err(|e| e.to_string())?;
         self.defaults.owners.check(&metadata)?;
         match self.kind {
-            Kind::Script => self.run(&metadata, begin + self.defaults.script_timeout),
+            Kind::Script => self.run(&metadata, begin),
             Kind::Url => self.get(&metadata, begin),
         }
     }
 
-    fn run(&self, metadata: &Metadata, deadline: Instant) -> Result<(u16, Vec<u8>), Failure> {
+    fn run(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Vec<u8>), Failure> {
         if metadata.mode() & EXECUTABLE == 0 {
             return Err("not executable any more".to_owned().into());
         }
-        let output = script::run(&self.path, deadline, self.defaults.bytes).map_err(|reason| {
+        let beside = self.path.with_extension("conf").metadata().ok();
+        if let Some(metadata) = &beside {
+            self.defaults.owners.check(metadata).map_err(|reason| format!("its .conf file is {reason}"))?;
+        }
+        self.update(beside.as_ref().and_then(state));
+        let limits = self.loaded()?.0.limits;
+        let deadline = begin + limits.timeout.unwrap_or(self.defaults.script_timeout);
+        let output = script::run(&self.path, deadline, limits.bytes.unwrap_or(self.defaults.bytes));
+        let output = output.map_err(|reason| {
             let is_late = Instant::now() >= deadline;
             Failure { code: 0, reason, is_late }
         })?;
@@ -146,34 +168,50 @@ impl Reader {
     }
 
     fn get(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Vec<u8>), Failure> {
-        let state = (metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-        if self.url.as_ref().is_none_or(|loaded| loaded.state != state) {
-            let file = self.load();
-            self.url = Some(Loaded { state, file });
-        }
-        let (file, client) = match self.url.as_ref().map(|loaded| &loaded.file) {
-            Some(Ok((file, client))) => (file, client),
-            Some(Err(reason)) => return Err(reason.clone().into()),
-            None => return Err("not read".to_owned().into()),
-        };
+        self.update(state(metadata));
+        let (file, client) = self.loaded()?;
         let limit = file.limits.bytes.unwrap_or(self.defaults.bytes);
         if let Some(path) = file.url.strip_prefix("file://") {
             let document = file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?;
             return Ok((0, document));
         }
+        let client = client.as_ref().ok_or_else(|| "no client".to_owned())?;
         let deadline = begin + file.limits.timeout.unwrap_or(self.defaults.timeout);
+        let limit = Limit { most: limit, usual: self.length };
         client.get(file, deadline, limit).map(|answer| (answer.code, answer.document))
     }
 
-    fn load(&mut self) -> Result<(UrlFile, Client), String> {
-        let text = file::read(&self.path, LONGEST).map_err(|e| e.to_string())?;
+    /// Reads the source's file again if it has changed.
+    fn update(&mut self, state: State) {
+        if self.file.as_ref().is_none_or(|loaded| loaded.state != state) {
+            let file = self.load(state);
+            self.file = Some(Loaded { state, file });
+        }
+    }
+
+    fn loaded(&self) -> Result<&(UrlFile, Option<Client>), String> {
+        match self.file.as_ref().map(|loaded| &loaded.file) {
+            Some(Ok(loaded)) => Ok(loaded),
+            Some(Err(reason)) => Err(reason.clone()),
+            None => Err("not read".to_owned()),
+        }
+    }
+
+    fn load(&mut self, state: State) -> Result<(UrlFile, Option<Client>), String> {
+        let path = if self.kind == Kind::Url { self.path.clone() } else { self.path.with_extension("conf") };
+        let text = if state.is_some() { file::read(&path, LONGEST).map_err(|e| e.to_string())? } else { Vec::new() };
         let text = String::from_utf8_lossy(&text);
-        let file = UrlFile::parse(&text).map_err(|(line, reason)| format!("line {line}: {reason}"))?;
-        let path = self.path.display();
+        let parsed = if self.kind == Kind::Url { UrlFile::parse(&text) } else { UrlFile::parse_script(&text) };
+        let path = path.display();
+        let file = parsed.map_err(|(line, reason)| match self.kind {
+            Kind::Url => format!("line {line}: {reason}"),
+            Kind::Script => format!("{path}: line {line}: {reason}"),
+        })?;
         for (line, warning) in &file.warnings {
             warn!(source = %self.name, "{path}: line {line}: {warning}");
         }
-        let client = Client::new(&file.url, &file.access)?;
+        let is_http = self.kind == Kind::Url && !file.url.starts_with("file://");
+        let client = if is_http { Some(Client::new(&file.url, &file.access)?) } else { None };
         self.model.limit = file.limits.instances.unwrap_or(self.defaults.instances);
         self.rules = file.rules.clone();
         Ok((file, client))

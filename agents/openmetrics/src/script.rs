@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 /// Most bytes of standard error that are reported.
@@ -25,24 +26,26 @@ pub(crate) struct Output {
     pub(crate) errors: Vec<u8>,
 }
 
-/// Runs a script in a process group of its own, until it has ended and nothing can write to its output any more.
+/// Runs a script in a process group of its own, until it has ended and nothing can write to its output any more. What is
+/// left of the process group is killed then.
 ///
 /// # Errors
-/// The reason why there is no document. The process group has been killed if it was still there.
+/// The reason why there is no document.
 pub(crate) fn run(path: &Path, deadline: Instant, limit: u64) -> Result<Output, String> {
     let mut command = Command::new(path);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|e| e.to_string())?;
-    let done = output(&mut child, deadline, limit).and_then(|output| finish(&mut child, deadline).map(|()| output));
-    if done.is_err() {
-        if let Ok(pid) = i32::try_from(child.id()) {
-            // It fails if the whole group has ended.
-            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-        // A killed process ends.
-        let _ = child.wait();
+    let pid = i32::try_from(child.id()).map(Pid::from_raw).map_err(|e| e.to_string())?;
+    let done = output(&mut child, deadline, limit).and_then(|output| finish(pid, deadline).map(|()| output));
+    // Until the script is waited for, no other process group can have its number. A group that has ended is no error.
+    let _ = killpg(pid, Signal::SIGKILL);
+    let status = child.wait().map_err(|e| e.to_string())?;
+    let output = done?;
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ok(output),
+        (Some(code), _) => Err(format!("its exit status was {code}")),
+        (None, signal) => Err(format!("it was killed by signal {}", signal.unwrap_or_default())),
     }
-    done
 }
 
 fn output(child: &mut Child, deadline: Instant, limit: u64) -> Result<Output, String> {
@@ -95,19 +98,14 @@ fn receive(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
     Ok(len > 0)
 }
 
-/// Waits for the end of a script that has closed its output.
-fn finish(child: &mut Child, deadline: Instant) -> Result<(), String> {
+/// Waits until a script has ended that has closed its output. It stays a zombie.
+fn finish(script: Pid, deadline: Instant) -> Result<(), String> {
     loop {
-        match child.try_wait().map_err(|e| e.to_string())? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => {
-                return Err(match (status.code(), status.signal()) {
-                    (Some(code), _) => format!("its exit status was {code}"),
-                    (None, signal) => format!("it was killed by signal {}", signal.unwrap_or_default()),
-                });
-            }
-            None if Instant::now() >= deadline => return Err(late()),
-            None => std::thread::sleep(PAUSE),
+        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(script), ended).map_err(|e| e.to_string())? {
+            WaitStatus::StillAlive if Instant::now() >= deadline => return Err(late()),
+            WaitStatus::StillAlive => std::thread::sleep(PAUSE),
+            _ => return Ok(()),
         }
     }
 }
@@ -157,6 +155,19 @@ mod tests {
             ("no interpreter\n", LIMIT, "Exec format error (os error 8)"),
         ] {
             assert_eq!(script(text, limit).unwrap_err(), reason, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_script_leaves_is_killed() {
+        let text = "#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $!\n";
+        let output = script(text, LIMIT).unwrap();
+        let pid: i32 = String::from_utf8(output.document).unwrap().trim().parse().unwrap();
+        let begin = Instant::now();
+        // A zombie has no command line.
+        while fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep")) {
+            assert!(begin.elapsed() < LIMIT, "{pid} is still there");
+            std::thread::sleep(PAUSE);
         }
     }
 

@@ -63,6 +63,10 @@ pub(crate) struct Figures {
     pub(crate) lines: u64,
     pub(crate) left_out: u64,
     pub(crate) refused: Option<(usize, String)>,
+    /// Readings that failed.
+    pub(crate) errors: u64,
+    /// Why the last one of them failed.
+    pub(crate) error: String,
 }
 
 /// Pauses after readings that did not end in time.
@@ -168,13 +172,38 @@ impl Source {
                 let path = self.found.path.display();
                 figures.status = format!("failed to fetch URL or execute script {path}: {}", failure.reason);
                 self.is_late = failure.is_late;
+                figures.errors += 1;
+                figures.error = failure.reason;
                 if failure.is_late {
-                    self.pauses.failed(&PAUSES);
+                    self.pause();
                 }
                 self.sample = None;
             }
         }
         before
+    }
+
+    /// Begins a pause, the longest of which the source's file may set.
+    fn pause(&mut self) {
+        let most = self.limits.backoff.unwrap_or(Duration::MAX);
+        let shorter = PAUSES.partition_point(|pause| *pause <= most);
+        match PAUSES.get(..shorter).filter(|pauses| !pauses.is_empty()) {
+            Some(pauses) => self.pauses.failed(pauses),
+            None if most.is_zero() => {}
+            None => self.pauses.failed(&[most]),
+        }
+    }
+
+    /// Says what the source does, in a word.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.asked.is_some(), self.is_late) {
+            (true, true) => "late",
+            (true, false) => "reading",
+            (false, _) if !self.pauses.is_due() => "pausing",
+            (false, _) if self.sample.is_some() => "ready",
+            (false, _) if self.last_asked.is_some() => "failed",
+            _ => "new",
+        }
     }
 
     fn show(&mut self, sample: &Sample) {

@@ -53,6 +53,7 @@ impl Sources {
         dir: ConfigDir,
         defaults: Defaults,
         (patience, waits): (Duration, Waits),
+        pool: Pool,
         root: &str,
         dynamic: Dynamic,
     ) -> std::io::Result<Sources> {
@@ -66,7 +67,7 @@ impl Sources {
             defaults: Arc::new(defaults),
             patience,
             waits,
-            pool: Pool::new(),
+            pool,
             inbox: Inbox::new()?,
             dynamic,
             root: root.to_owned(),
@@ -85,7 +86,8 @@ impl Sources {
 
     /// Returns whether the first readings have ended, or their time is over.
     pub(crate) fn is_started(&self) -> bool {
-        self.start.is_none_or(|end| Instant::now() >= end || self.iter().all(|(_, source)| source.asked.is_none()))
+        let asked = || self.iter().filter(|(_, source)| source.asked.is_some()).count();
+        self.start.is_none_or(|end| Instant::now() >= end || self.inbox.len() >= asked())
     }
 
     /// Names of the sources by their numbers.

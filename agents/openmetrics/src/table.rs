@@ -7,7 +7,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use std::hash::BuildHasher as _;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::file;
 use tracing::{error, warn};
 
@@ -22,7 +24,9 @@ pub(crate) struct Table {
     /// File of the table, if it is kept.
     path: Option<PathBuf>,
     names: Vec<Arc<str>>,
-    numbers: HashMap<Arc<str>, u32>,
+    /// Numbers by the hashes of their names.
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     /// Whether the names of instances begin with their number.
     prefixed: bool,
     changed: bool,
@@ -54,22 +58,28 @@ impl Table {
 
     /// Creates a table that is not kept.
     pub(crate) fn unsaved(limit: usize) -> Table {
-        Table { path: None, names: Vec::new(), numbers: HashMap::new(), prefixed: false, changed: false, limit }
+        let (names, numbers, hasher) = (Vec::new(), HashTable::new(), DefaultHashBuilder::default());
+        Table { path: None, names, numbers, hasher, prefixed: false, changed: false, limit }
     }
 
     fn push(&mut self, name: &str) -> u32 {
         let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        let name: Arc<str> = name.into();
-        self.names.push(Arc::clone(&name));
-        // A name that a damaged file has twice keeps its last number, as in PCP's agent.
-        self.numbers.insert(name, number);
+        self.names.push(name.into());
+        let Table { names, numbers, hasher, .. } = self;
+        let name_of = |number: &u32| names.get(*number as usize).map_or("", |name| name);
+        let hash = hasher.hash_one(name);
+        match numbers.find_mut(hash, |number| name_of(number) == name) {
+            // A name that a damaged file has twice keeps its last number, as in PCP's agent.
+            Some(known) => *known = number,
+            None => _ = numbers.insert_unique(hash, number, |number| hasher.hash_one(name_of(number))),
+        }
         number
     }
 
     /// Returns the number of a name, a new one for a new name. `None` if the table is full.
     pub(crate) fn number(&mut self, name: &str) -> Option<u32> {
-        if let Some(number) = self.numbers.get(name) {
-            return Some(*number);
+        if let Some(number) = self.find(name) {
+            return Some(number);
         }
         if self.names.len() >= self.limit {
             return None;
@@ -80,7 +90,8 @@ impl Table {
 
     /// Returns the number of a name that the table has.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
+        let is_name = |number: &u32| self.names.get(*number as usize).is_some_and(|known| &**known == name);
+        self.numbers.find(self.hasher.hash_one(name), is_name).copied()
     }
 
     /// Makes the names of instances begin with their number.

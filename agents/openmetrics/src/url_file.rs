@@ -1,4 +1,4 @@
-//! Configuration of a source that is read from a URL: a file whose first line is the URL.
+//! Configuration of a source: a file whose first line is the URL, or, beside a script, a file with the further lines only.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,8 +15,19 @@ pub(crate) struct UrlFile {
     pub(crate) rules: Rules,
     pub(crate) limits: Limits,
     pub(crate) access: Access,
+    pub(crate) format: Format,
     /// Lines without effect, each with the reason.
     pub(crate) warnings: Vec<(usize, String)>,
+}
+
+/// Format that an HTTP server is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Format {
+    /// The one that the server prefers, as with PCP's agent.
+    #[default]
+    Any,
+    OpenMetrics,
+    Prometheus,
 }
 
 /// What becomes of the metrics of a document.
@@ -24,6 +35,16 @@ pub(crate) struct UrlFile {
 pub(crate) struct Rules {
     pub(crate) filters: Filters,
     pub(crate) metadata: Vec<Metadata>,
+    pub(crate) exemplars: Exemplars,
+}
+
+/// What becomes of exemplars.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Exemplars {
+    #[default]
+    Ignored,
+    /// The exemplar of a sample is a value of a metric whose name ends with `_exemplar`.
+    Metrics,
 }
 
 /// A line `METADATA:`. It overrides what the document says about the metrics whose names match.
@@ -40,6 +61,8 @@ pub(crate) struct Limits {
     pub(crate) timeout: Option<Duration>,
     pub(crate) wait: Option<Duration>,
     pub(crate) interval: Option<Duration>,
+    /// Longest pause after readings that did not end in time.
+    pub(crate) backoff: Option<Duration>,
     pub(crate) instances: Option<usize>,
     pub(crate) bytes: Option<u64>,
 }
@@ -56,6 +79,8 @@ pub(crate) struct Access {
     /// PEM files with the client's certificates and its key.
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
+    /// Unix socket of the server.
+    pub(crate) socket: Option<PathBuf>,
 }
 
 /// The reason why a file is refused: line and text.
@@ -64,22 +89,36 @@ pub(crate) type Refused = (usize, String);
 impl UrlFile {
     /// Parses a file.
     pub(crate) fn parse(text: &str) -> Result<UrlFile, Refused> {
-        let mut lines = text.trim().lines().map(str::trim_end).enumerate().map(|(at, line)| (at + 1, line));
-        let url = lines.next().map_or("", |(_, url)| url);
+        let text = text.trim();
+        let (url, lines) = text.split_once('\n').unwrap_or((text, ""));
+        let url = url.trim_end();
         let known = ["http://", "https://", "file://"].iter().any(|scheme| url.starts_with(scheme));
         if !known {
             return Err((1, "the first line must be a URL: http://…, https://… or file://…".into()));
         }
         let mut file = UrlFile { url: url.to_owned(), ..UrlFile::default() };
-        for (number, line) in lines {
+        file.lines(lines, 2)?;
+        Ok(file)
+    }
+
+    /// Parses the file beside a script, which has no URL.
+    pub(crate) fn parse_script(text: &str) -> Result<UrlFile, Refused> {
+        let mut file = UrlFile::default();
+        file.lines(text, 1)?;
+        Ok(file)
+    }
+
+    /// Parses lines, the first of which has this number.
+    fn lines(&mut self, text: &str, first: usize) -> Result<(), Refused> {
+        for (number, line) in (first..).zip(text.lines().map(str::trim_end)) {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            if let Some(warning) = file.line(line).map_err(|reason| (number, reason))? {
-                file.warnings.push((number, warning));
+            if let Some(warning) = self.line(line).map_err(|reason| (number, reason))? {
+                self.warnings.push((number, warning));
             }
         }
-        Ok(file)
+        Ok(())
     }
 
     fn line(&mut self, line: &str) -> Result<Option<String>, String> {
@@ -96,6 +135,7 @@ impl UrlFile {
             "TIMEOUT" => self.limits.timeout = Some(time(rest)?),
             "WAIT" => self.limits.wait = Some(interval::parse(rest).map_err(|e| e.to_string())?),
             "INTERVAL" => self.limits.interval = Some(time(rest)?),
+            "BACKOFF" => self.limits.backoff = Some(interval::parse(rest).map_err(|e| e.to_string())?),
             "INSTANCES" => self.limits.instances = Some(rest.parse().map_err(|_| "INSTANCES needs a number")?),
             "BYTES" => self.limits.bytes = Some(rest.parse().map_err(|_| "BYTES needs a number")?),
             "BEARER" => self.access.bearer = Some(rest.into()),
@@ -103,6 +143,22 @@ impl UrlFile {
             "AUTHORITIES" => self.access.authorities = Some(rest.into()),
             "CERTIFICATE" => self.access.certificate = Some(rest.into()),
             "KEY" => self.access.key = Some(rest.into()),
+            "SOCKET" => self.access.socket = Some(rest.into()),
+            "FORMAT" => {
+                self.format = match rest {
+                    "any" => Format::Any,
+                    "openmetrics" => Format::OpenMetrics,
+                    "prometheus" => Format::Prometheus,
+                    _ => return Err("FORMAT is any, openmetrics or prometheus".into()),
+                }
+            }
+            "EXEMPLARS" => {
+                self.rules.exemplars = match rest {
+                    "ignore" => Exemplars::Ignored,
+                    "metrics" => Exemplars::Metrics,
+                    _ => return Err("EXEMPLARS is ignore or metrics".into()),
+                }
+            }
             _ => return Ok(Some(unknown())),
         }
         Ok(None)
@@ -172,7 +228,7 @@ mod tests {
         let file = UrlFile::parse(
             "http://localhost:9100/metrics\r\n# a comment\n\nHEADER: Two Words: a: b:  c\nHEADER: X\n\
              FILTER:EXCLUDE METRIC go_.*\nMETADATA: m1 u32 x counter byte / sec\nTIMEOUT: 500msec\nINTERVAL: 10\n\
-             WAIT: 0\nINSTANCES: 100\nBYTES: 4096\nBEARER: /etc/token\nnonsense\nOTHER: x\nMETADATA:\tm1\n",
+             WAIT: 0\nBACKOFF: 3sec\nFORMAT: openmetrics\nEXEMPLARS: metrics\nINSTANCES: 100\nBYTES: 4096\nBEARER: /etc/token\nnonsense\nOTHER: x\nMETADATA:\tm1\n",
         )
         .unwrap();
         assert_eq!(file.url, "http://localhost:9100/metrics");
@@ -180,11 +236,13 @@ mod tests {
         assert_eq!(file.headers, headers);
         assert!(!file.rules.filters.includes_metric("go_info"));
         assert_eq!(file.rules.metadata[0].text, "u32 x counter byte / sec");
-        let Limits { timeout, wait, interval, instances, bytes } = file.limits;
+        let Limits { timeout, wait, interval, backoff, instances, bytes } = file.limits;
         assert_eq!((timeout, interval), (Some(Duration::from_millis(500)), Some(Duration::from_secs(10))));
         assert_eq!((wait, instances, bytes), (Some(Duration::ZERO), Some(100), Some(4096)));
+        assert_eq!((backoff, file.format), (Some(Duration::from_secs(3)), Format::OpenMetrics));
+        assert_eq!(file.rules.exemplars, Exemplars::Metrics);
         assert_eq!(file.access.bearer, Some("/etc/token".into()));
-        assert_eq!(file.warnings.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [14, 15, 16]);
+        assert_eq!(file.warnings.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [17, 18, 19]);
     }
 
     #[test]
@@ -196,6 +254,8 @@ mod tests {
             ("http://x\nFILTER: EXCLUDE\n", 2),
             ("http://x\n\nFILTER: EXCLUDE METRIC [\n", 3),
             ("http://x\nTIMEOUT: 0\n", 2),
+            ("http://x\nFORMAT: protobuf\n", 2),
+            ("http://x\nEXEMPLARS: labels\n", 2),
             ("http://x\nINTERVAL: soon\n", 2),
             ("http://x\nMETADATA: ( u32 x counter none\n", 2),
         ] {

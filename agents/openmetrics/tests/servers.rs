@@ -14,6 +14,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pmapi::Error;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use scene::{LIMIT, Scene, Server, control, send, until, value};
 
 #[test]
@@ -66,7 +67,9 @@ fn bad_answers() {
     };
     let bomb = compressed(&vec![b' '; 50_000_000]);
     let good = compressed(b"a 7\n");
-    let gzip = "Content-Encoding: gzip\r\n";
+    let (gzip, zstd) = ("Content-Encoding: gzip\r\n", "Content-Encoding: zstd\r\n");
+    let packed = |bytes: &[u8]| compress_to_vec(bytes, CompressionLevel::Fastest);
+    let (zbomb, zgood) = (packed(&vec![b' '; 1_000_000]), packed(b"a 7\n"));
     let servers = [
         ("bomb", Server::new(move |stream| send(stream, "200 OK", gzip, &bomb)), "longer than 100000 bytes"),
         (
@@ -80,6 +83,9 @@ fn bad_answers() {
         ("loop", Server::new(|stream| send(stream, "302 Found", "Location: /again\r\n", b"")), "redirect"),
         ("hangs", Server::new(|_| thread::sleep(LIMIT)), "no complete answer in time"),
         ("trickles", Server::new(trickle), "no complete answer in time"),
+        ("zbomb", Server::new(move |stream| send(stream, "200 OK", zstd, &zbomb)), "longer than 100000 bytes"),
+        ("zbroken", Server::new(move |stream| send(stream, "200 OK", zstd, b"this is not compressed")), ""),
+        ("zgood", Server::new(move |stream| send(stream, "200 OK", zstd, &zgood)), "success"),
         ("good", Server::new(move |stream| send(stream, "200 OK", gzip, &good)), "success"),
     ];
     for (name, server, _) in &servers {
@@ -93,9 +99,62 @@ fn bad_answers() {
             status = control(&mut agent, "status", name);
             status != "unknown"
         });
-        assert!(status.contains(reason) && (*name == "good") == (status == "success"), "{name}: {status}");
+        assert!(status.contains(reason) && name.ends_with("good") == (status == "success"), "{name}: {status}");
         assert_eq!(value(&mut agent, "good.a"), Ok(7.0));
     }
+}
+
+/// Text of the metrics, one each line, with instances and values.
+const EXEMPLARS: &str = "# TYPE foo histogram\nfoo_bucket{le=\"1\"} 11 # {id=\"KOO\"} 0.67 1520879607.789\n\
+    foo_bucket{le=\"2\"} 12\nfoo_count 12 # {id=\"x\"} 9\n{\"my metric-2\",a=\"b\"} 3\n# EOF\n";
+
+#[test]
+fn openmetrics_exemplars_and_any_names() {
+    let scene = Scene::new(&[]);
+    let server = Server::new(|stream| send(stream, "200 OK", "", EXEMPLARS.as_bytes()));
+    scene.url("src", &format!("{}\nFORMAT: openmetrics\nEXEMPLARS: metrics\n", server.url("/")));
+    let mut agent = scene.start();
+    let text = |agent: &mut scene::Agent, name: &str| {
+        let pmid = agent.pmid(&format!("openmetrics.src.{name}")).unwrap();
+        let values = agent.values(pmid).unwrap();
+        values.iter().map(|(inst, atom)| format!("{inst:?} {atom}")).collect::<Vec<_>>().join(", ")
+    };
+    for _ in 0..2 {
+        assert_eq!(value(&mut agent, "src.foo_bucket"), Ok(11.0));
+        let exemplars = text(&mut agent, "foo_bucket_exemplar");
+        assert!(exemplars.contains("{id=\"KOO\"} 0.67 1520879607.789") && !exemplars.contains(", "), "{exemplars}");
+        assert!(text(&mut agent, "foo_count_exemplar").contains("{id=\"x\"} 9"));
+        assert_eq!(value(&mut agent, "src.my_metric_2"), Ok(3.0));
+    }
+    let request = server.requests.lock().unwrap()[0].to_ascii_lowercase();
+    assert!(request.contains("accept: application/openmetrics-text;version=1.0.0,"), "{request}");
+}
+
+#[test]
+fn a_unix_socket_in_place_of_a_host() {
+    let scene = Scene::new(&[]);
+    let path = scene.path("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut buffer = [0; 4096];
+            while std::io::Read::read(&mut stream, &mut buffer).is_ok_and(|len| len > 0) {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\na 5\n").unwrap();
+            }
+        }
+    });
+    scene.url("src", &format!("http://localhost/metrics\nSOCKET: {}", path.display()));
+    scene.url("none", &format!("http://localhost/metrics\nSOCKET: {}", scene.path("nothing").display()));
+    let mut agent = scene.start();
+    for _ in 0..3 {
+        assert_eq!(value(&mut agent, "src.a"), Ok(5.0));
+    }
+    assert!(
+        control(&mut agent, "status", "none").contains("No such file"),
+        "{}",
+        control(&mut agent, "status", "none")
+    );
 }
 
 fn trickle(stream: &mut std::net::TcpStream) {
@@ -147,6 +206,23 @@ fn a_source_with_an_interval_is_read_in_the_background() {
 }
 
 #[test]
+fn a_file_beside_a_script_has_its_limits() {
+    let scene = Scene::new(&["--script-timeout", "300msec"]);
+    scene.config("slow.conf", "TIMEOUT: 1min\nWAIT: 1min\nFILTER: EXCLUDE METRIC b\nINSTANCES: 2\n", 0o644);
+    let lines = (0..5).map(|n| format!("echo 'c{{n=\"{n}\"}} {n}'\n")).collect::<String>();
+    scene.config("slow.sh", &format!("#!/bin/sh\nsleep 1\necho a 1\necho b 2\n{lines}"), 0o755);
+    scene.config("bad.sh", "#!/bin/sh\necho a 1\n", 0o755);
+    scene.config("bad.conf", "# a comment\nTIMEOUT: soon\n", 0o644);
+    let mut agent = scene.start();
+    until("the slow one has a value", || value(&mut agent, "slow.a") == Ok(1.0));
+    assert!(agent.pmid("openmetrics.slow.b").is_err());
+    assert_eq!(scene::values(&mut agent, "slow.c").unwrap().len(), 2);
+    until("the other is refused", || control(&mut agent, "status", "bad").contains("bad.conf: line 2: "));
+    scene.config("bad.conf", "BACKOFF: 0\n", 0o644);
+    until("and accepted", || value(&mut agent, "bad.a") == Ok(1.0));
+}
+
+#[test]
 fn scripts_that_fail() {
     let scene = Scene::new(&["--script-timeout", "300msec"]);
     scene.config("fails", "#!/bin/sh\necho oops >&2\nexit 3\n", 0o755);
@@ -157,6 +233,16 @@ fn scripts_that_fail() {
     for (name, reason) in [("fails", "its exit status was 3"), ("hangs", "was killed")] {
         until("the other has failed", || control(&mut agent, "status", name).contains(reason));
     }
+    for name in ["fails", "hangs"] {
+        assert!(control(&mut agent, "errors", name).parse::<u64>().unwrap() > 0);
+        assert!(!control(&mut agent, "error", name).is_empty());
+    }
+    assert_eq!(control(&mut agent, "error", "good"), "");
+    until("the good one is ready", || {
+        let _ = value(&mut agent, "good.a");
+        control(&mut agent, "state", "good") == "ready"
+    });
+    until("the other pauses", || control(&mut agent, "state", "hangs") == "pausing");
     // Only documents count, and so does what a script that succeeds says.
     scene.config("good.sh", "#!/bin/sh\necho oops >&2\necho a 2\n", 0o755);
     until("the new script is run", || value(&mut agent, "good.a") == Ok(2.0));

@@ -76,9 +76,14 @@ impl Large {
         self.fetches = self.fetches.wrapping_add(1);
     }
 
+    /// Puts the value of a singular metric.
+    #[inline]
+    pub(crate) fn single(&self, item: Item, out: &mut Values<'_>) -> Result {
+        out.put(self.fetches.wrapping_add(item.item().into()))
+    }
+
     pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
         match (item.cluster(), item.item()) {
-            (SINGLE_CLUSTER, n) => out.put(self.fetches.wrapping_add(n.into())),
             (CACHED_CLUSTER, WORD) => out.put_each(&self.rows, |row| row.word),
             (CACHED_CLUSTER, LONG) => out.put_each(&self.rows, |row| row.long),
             (CACHED_CLUSTER, REAL) => out.put_each(&self.rows, |row| row.real),

@@ -57,6 +57,31 @@ pub struct Showcase {
     labels: labels::Labels,
 }
 
+impl Showcase {
+    /// Puts the values of a metric that is not one of a thousand. Apart from [`Agent::fetch`], which then saves and
+    /// restores no registers.
+    #[inline(never)]
+    fn fetch_other(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        match item.cluster() {
+            large::CACHED_CLUSTER | large::FIXED_CLUSTER => self.large.as_ref().ok_or(Error::PMID)?.fetch(item, out),
+            constants::CLUSTER => constants::fetch(item, out),
+            counters::CLUSTER => self.counters.fetch(item, out),
+            bins::CLUSTER => self.bins.fetch(item, out),
+            mirage::CLUSTER => self.mirage.fetch(item, out),
+            many::CLUSTER => self.many.fetch(item, out),
+            written::CLUSTER => self.written.fetch(item, out),
+            events::CLUSTER => self.events.fetch(item, out),
+            names::CLUSTER | names::DYNAMIC => self.names.fetch(item, out),
+            failures::CLUSTER => self.failures.fetch(item, out),
+            source::CLUSTER => self.source.fetch(item, out),
+            readiness::CLUSTER => self.readiness.fetch(item, out),
+            clients::CLUSTER => self.people.fetch(item, out),
+            labels::CLUSTER => self.labels.fetch(item, out),
+            _ => Err(Error::PMID),
+        }
+    }
+}
+
 impl Agent for Showcase {
     const NAME: &'static str = "showcase";
     const DOMAIN: u16 = 402;
@@ -105,23 +130,8 @@ impl Agent for Showcase {
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item.cluster() {
-            large::CACHED_CLUSTER | large::SINGLE_CLUSTER | large::FIXED_CLUSTER => {
-                self.large.as_ref().ok_or(Error::PMID)?.fetch(item, out)
-            }
-            constants::CLUSTER => constants::fetch(item, out),
-            counters::CLUSTER => self.counters.fetch(item, out),
-            bins::CLUSTER => self.bins.fetch(item, out),
-            mirage::CLUSTER => self.mirage.fetch(item, out),
-            many::CLUSTER => self.many.fetch(item, out),
-            written::CLUSTER => self.written.fetch(item, out),
-            events::CLUSTER => self.events.fetch(item, out),
-            names::CLUSTER | names::DYNAMIC => self.names.fetch(item, out),
-            failures::CLUSTER => self.failures.fetch(item, out),
-            source::CLUSTER => self.source.fetch(item, out),
-            readiness::CLUSTER => self.readiness.fetch(item, out),
-            clients::CLUSTER => self.people.fetch(item, out),
-            labels::CLUSTER => self.labels.fetch(item, out),
-            _ => Err(Error::PMID),
+            large::SINGLE_CLUSTER => self.large.as_ref().ok_or(Error::PMID)?.single(item, out),
+            _ => self.fetch_other(item, out),
         }
     }
 

@@ -13,7 +13,7 @@ use trace::protocol::{Data, Kind};
 use trace::shared_memory::{ReadError, Reader, Record, now};
 use tracing::warn;
 
-use crate::fair::{Fair, LeftOut, Room};
+use crate::fair::{Fair, LeftOut};
 use crate::fields::{Fields, Occurrence};
 use crate::filter::{Filter, Token};
 use crate::limits::{Account, Limits};
@@ -154,10 +154,11 @@ impl Events {
         Ok(())
     }
 
-    /// Reserves a filter for a client of pmcd, if there is one left. Dropping the token releases it.
+    /// Reserves a filter for a client of pmcd, if its account has room. Dropping the token releases it.
     fn filter_of(&mut self, account: Account) -> Option<Token> {
-        // No account loses a filter to another one: without it, its client would get all records.
-        let has_room = self.filters.borrow().room(account, 1) == Room::Free;
+        // No account loses a filter to another one: without it, its client would get all records. Instead each account
+        // may have at most as many as are still free.
+        let has_room = self.filters.borrow().leaves_room(account, 1);
         if !has_room {
             self.refused.add(account, 1);
         }
@@ -303,8 +304,8 @@ impl Pending {
             missed: 0,
             kind: data.kind,
             tag: shown(data.tag).into_owned(),
-            duration: duration.map(|duration| duration.as_nanos() as u64),
-            value: matches!(data.kind, Kind::Observe | Kind::Counter).then_some(data.value),
+            duration: duration.map(|duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
+            value: matches!(data.kind, Kind::Observe | Kind::Counter).then_some(data.value).filter(|v| v.is_finite()),
             id: 0,
             parent: 0,
             process: 0,

@@ -70,6 +70,12 @@ impl Fair {
         }
     }
 
+    /// Whether an account can use `more` of the budget, and has no more then than is left for all others.
+    pub(crate) fn leaves_room(&self, account: Account, more: usize) -> bool {
+        let (own, used) = (self.of(account).saturating_add(more), self.used.saturating_add(more));
+        own <= self.each && used <= self.limit && own <= (self.limit - used).max(1)
+    }
+
     fn largest(&self) -> Option<(Account, usize)> {
         if self.largest.get().is_none() {
             let largest = self.accounts.iter().max_by_key(|(_, own)| **own);
@@ -167,6 +173,21 @@ mod tests {
         assert_eq!((fair.used, fair.accounts()), (own.iter().sum(), 4));
         fair.remove(accounts[0], 1000);
         assert_eq!((fair.of(accounts[0]), fair.accounts()), (0, 3));
+    }
+
+    #[test]
+    fn an_account_leaves_room_where_nothing_is_given_back() {
+        let mut fair = Fair::new(64, 64);
+        let most = |fair: &mut Fair, account| {
+            while fair.leaves_room(account, 1) {
+                fair.add(account, 1);
+            }
+            fair.of(account)
+        };
+        let shares: Vec<usize> = (0..8).map(|user| most(&mut fair, Account::User(user))).collect();
+        assert_eq!(shares, [32, 16, 8, 4, 2, 1, 1, 0]);
+        // A budget of one has one.
+        assert!(Fair::new(1, 1).leaves_room(Account::User(1), 1) && !Fair::new(0, 0).leaves_room(Account::User(1), 1));
     }
 
     #[test]

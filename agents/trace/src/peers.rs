@@ -31,6 +31,16 @@ const UID: usize = HEADER + 64;
 const INODE: usize = HEADER + 68;
 const LISTENS: u8 = 10;
 
+/// The local socket of a client.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    User(u32),
+    /// Its process has closed it. The kernel reports root as the user, and no inode.
+    Closed,
+    /// The client is on another host, or its socket is gone.
+    Nothing,
+}
+
 impl Peers {
     pub(crate) fn new() -> Peers {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
@@ -41,19 +51,22 @@ impl Peers {
 
     /// The account of the client at the other end of a connection.
     ///
-    /// Local clients whose user is unknown share one account, for all addresses of this host.
+    /// A client on this host is a user, whichever of the host's addresses it uses. Those whose user is unknown share one
+    /// account.
     pub(crate) fn account(&mut self, client: SocketAddrV4, server: SocketAddrV4) -> Account {
-        if !client.ip().is_loopback() && client.ip() != server.ip() {
-            return Account::Host(*client.ip());
-        }
-        match self.user(client, server) {
-            Some(uid) => Account::User(self.accounts.charged(uid)),
-            None => Account::Host(Ipv4Addr::LOCALHOST),
+        match self.find(client, server) {
+            Found::User(uid) => Account::User(self.accounts.charged(uid)),
+            Found::Nothing if !client.ip().is_loopback() && client.ip() != server.ip() => Account::Host(*client.ip()),
+            Found::Closed | Found::Nothing => Account::Host(Ipv4Addr::LOCALHOST),
         }
     }
 
-    /// The user of a local socket. `None` if it is closed already.
-    fn user(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<u32> {
+    /// Finds the local socket with these addresses.
+    fn find(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Found {
+        self.ask(local, remote).unwrap_or(Found::Nothing)
+    }
+
+    fn ask(&mut self, local: SocketAddrV4, remote: SocketAddrV4) -> Option<Found> {
         let socket = self.socket.as_ref()?;
         self.number = self.number.wrapping_add(1);
         send(socket.as_raw_fd(), &request(self.number, local, remote), MsgFlags::empty()).ok()?;
@@ -64,7 +77,7 @@ impl Peers {
             let n = recv(socket.as_raw_fd(), &mut reply, MsgFlags::empty()).ok()?;
             let reply = reply.get(..n)?;
             if word(reply, SEQUENCE)? == self.number {
-                return user_of(reply);
+                return found(reply);
             }
         }
     }
@@ -91,11 +104,14 @@ fn request(number: u32, local: SocketAddrV4, remote: SocketAddrV4) -> Vec<u8> {
     request
 }
 
-/// The user in a reply. `None` for a socket without an inode: its process has closed it, and the kernel reports root.
-fn user_of(reply: &[u8]) -> Option<u32> {
+/// The socket in a reply. `None` if there is none with these addresses: the kernel reports an error, or a listening socket
+/// of the port.
+fn found(reply: &[u8]) -> Option<Found> {
     let kind = reply.get(4..6)?.first_chunk().map(|kind| u16::from_ne_bytes(*kind))?;
-    let is_open = word(reply, INODE)? != 0 && *reply.get(STATE)? != LISTENS;
-    (kind == SOCK_DIAG_BY_FAMILY && reply.len() >= REPLY_LEN && is_open).then(|| word(reply, UID))?
+    if kind != SOCK_DIAG_BY_FAMILY || reply.len() < REPLY_LEN || *reply.get(STATE)? == LISTENS {
+        return None;
+    }
+    Some(if word(reply, INODE)? == 0 { Found::Closed } else { Found::User(word(reply, UID)?) })
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -130,6 +146,35 @@ mod tests {
             drop(client);
             assert_eq!(peers.account(address, own), Account::Host(Ipv4Addr::LOCALHOST));
         }
+    }
+
+    /// Returns an address of this host that is no loopback address, if it has one. Nothing is sent.
+    fn address() -> Option<Ipv4Addr> {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+        socket.connect("192.0.2.1:9").ok()?;
+        let SocketAddr::V4(own) = socket.local_addr().ok()? else { return None };
+        (!own.ip().is_loopback() && !own.ip().is_unspecified()).then(|| *own.ip())
+    }
+
+    #[test]
+    fn a_client_is_one_user_with_each_address_of_its_host() {
+        use nix::sys::socket::{SockaddrIn, bind, connect};
+
+        // Without such an address there is nothing that could be another account.
+        let Some(other) = address() else { return };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(to) = listener.local_addr().unwrap() else { panic!() };
+        let client = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(client.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(other, 0))).unwrap();
+        connect(client.as_raw_fd(), &SockaddrIn::from(to)).unwrap();
+        let (server, address) = listener.accept().unwrap();
+        let (address, own) = (v4(address), v4(server.local_addr().unwrap()));
+        assert_eq!((*address.ip(), *own.ip()), (other, Ipv4Addr::LOCALHOST));
+        let user = Account::User(Accounts::new().charged(geteuid().as_raw()));
+        let mut peers = Peers::new();
+        assert_eq!(peers.account(address, own), user);
+        drop(client);
+        assert_eq!(peers.account(address, own), Account::Host(Ipv4Addr::LOCALHOST));
     }
 
     #[test]

@@ -171,16 +171,20 @@ impl Processes {
         let (start, mut is_time, mut ended) = (processor_time(), true, Vec::new());
         for (identity, Entry { name, account, file, .. }) in files {
             let Found::Read(read) = file else { continue };
-            let owner = owners.owner(*account);
-            let has_turn = owner.sums.has_turn(&mut read.sums, is_time) && read.open(&self.search, name);
-            if !has_turn {
+            if !owners.owner(*account).sums.has_turn(&mut read.sums, is_time) {
                 continue;
             }
             let before = read.reader.memory();
             read.reader.limit_memory(owners.memory(*account, before));
             let owner = owners.owner(*account);
-            let mut done = owner.sums.spend(|| read.read_sums(*account, when, tags));
-            let has_ended = read.reader.is_ended() || read.is_abandoned(now);
+            // Opening a file and looking for its process may take longer than reading it, and is charged as well.
+            let outcome = owner.sums.spend(|| {
+                let is_open = read.open(&self.search, name);
+                is_open
+                    .then(|| (read.read_sums(*account, when, tags), read.reader.is_ended() || read.is_abandoned(now)))
+            });
+            is_time = is_time && processor_time().saturating_sub(start) <= PASS;
+            let Some((mut done, has_ended)) = outcome else { continue };
             // The records of an exited process are read now, because its file is removed below.
             if done.is_ok() && (owner.records.has_turn(&mut read.records, is_time) || has_ended) {
                 done = owner.records.spend(|| events.read(*account, &mut read.reader, read.process)).and(done);
@@ -202,7 +206,6 @@ impl Processes {
             } else if !read.stays_open {
                 read.reader.close();
             }
-            is_time = is_time && processor_time().saturating_sub(start) <= PASS;
         }
         self.table.owners.left_out.memory.flush();
         for (identity, error) in ended {

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pcp_collector::{Collector, Launch, Process};
+use pcp_pdu::handshake::Attribute;
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Serial};
 use pmda::limits::FixedLimit;
 use testkit::{free_port, wait_for};
@@ -261,6 +262,27 @@ fn limits_of_the_framework_have_metrics() {
         assert!(stored.is_err());
     }
     assert!(limit(&mut served, of(FixedLimit::LogLines)) > 0 && limit(&mut served, of(FixedLimit::LogCut)) > 0);
+}
+
+#[test]
+fn filters_of_one_user_leave_some_to_others() {
+    let mut served = Served::start(&[]);
+    let records = PmId::new(Domain::new(10).unwrap(), Item::new(1, 0));
+    let mut filters = |uid: &str, clients: std::ops::Range<i32>| {
+        let mut count = 0;
+        for client in clients {
+            served.agent.as_client(client).attribute(Attribute::USERID, uid).unwrap();
+            count += i32::from(served.agent.store(records, None, Atom::from("tag=x")).is_ok());
+        }
+        count
+    };
+    assert_eq!([filters("1001", 0..100), filters("1002", 100..200), filters("1003", 200..300)], [32, 16, 8]);
+    // A client that ends gives its filter back.
+    served.agent.as_client(200).end_client().unwrap();
+    served.agent.as_client(300).attribute(Attribute::USERID, "1003").unwrap();
+    served.agent.store(records, None, Atom::from("tag=x")).unwrap();
+    served.agent.as_client(301).attribute(Attribute::USERID, "1003").unwrap();
+    assert!(served.agent.store(records, None, Atom::from("tag=x")).is_err());
 }
 
 #[test]

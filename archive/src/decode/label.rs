@@ -28,7 +28,7 @@ pub struct Label {
     pub zoneinfo: Vec<u8>,
 }
 
-const MAGIC: u32 = 0x5005_2600;
+pub(crate) const MAGIC: u32 = 0x5005_2600;
 
 fn bad(at: usize, reason: impl Into<std::borrow::Cow<'static, str>>) -> Bad {
     Bad { at, code: Error::LABEL, reason: reason.into() }

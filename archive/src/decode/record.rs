@@ -53,3 +53,13 @@ pub(crate) fn record(version: Version, bytes: &[u8]) -> Decoded<Record<'_>> {
     let values = values.map_err(|e| Bad::record(at.saturating_sub(SLACK), format!("values are damaged: {e}")))?;
     Ok(Record { time, values })
 }
+
+/// Returns the value sets of a record, unchecked. The slice is that of [`record`].
+pub(crate) fn sets(version: Version, bytes: &[u8]) -> Decoded<ValueSets<'_>> {
+    let bytes = bytes.get(..bytes.len().saturating_sub(4)).unwrap_or_default();
+    let mut r = Fields::new(bytes);
+    r.bytes(SLACK + 4, "length")?;
+    r.stamp(version)?;
+    let count = r.count("number of metrics")?;
+    Ok(ValueSets::unchecked(bytes, r.pos(), count))
+}

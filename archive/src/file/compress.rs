@@ -22,21 +22,28 @@ pub(super) enum Opened {
 /// `Unsupported` for a compression that is unknown or whose feature is off; errors of the decoder.
 pub(super) fn decoder(path: &Path, file: File) -> io::Result<Opened> {
     let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
-    Ok(Opened::Compressed(match suffix {
+    if !SUFFIXES.iter().any(|known| known.strip_prefix('.') == Some(suffix)) {
+        return Ok(Opened::Plain(file));
+    }
+    stream(suffix, BufReader::new(file)).map(Opened::Compressed)
+}
+
+fn stream(suffix: &str, file: BufReader<File>) -> io::Result<Box<dyn Read>> {
+    match suffix {
         #[cfg(feature = "xz")]
-        "xz" => Box::new(lzma_rust2::XzReader::new_mem_limit(BufReader::new(file), true, XZ_MEMORY)),
+        "xz" => Ok(Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY))),
         #[cfg(feature = "xz")]
-        "lzma" => Box::new(lzma_rust2::LzmaReader::new_mem_limit(BufReader::new(file), XZ_MEMORY, None)?),
+        "lzma" => Ok(Box::new(lzma_rust2::LzmaReader::new_mem_limit(file, XZ_MEMORY, None)?)),
         #[cfg(feature = "zstd")]
-        "zst" => Box::new(ruzstd::decoding::StreamingDecoder::new(BufReader::new(file)).map_err(io::Error::other)?),
+        "zst" => Ok(Box::new(ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?)),
         #[cfg(feature = "gzip")]
-        "gz" | "z" => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(file))),
+        "gz" | "z" => Ok(Box::new(flate2::bufread::MultiGzDecoder::new(file))),
         #[cfg(feature = "bzip2")]
-        "bz2" | "bz" => Box::new(bzip2::bufread::MultiBzDecoder::new(BufReader::new(file))),
-        _ if SUFFIXES.iter().any(|known| known.strip_prefix('.') == Some(suffix)) => {
+        "bz2" | "bz" => Ok(Box::new(bzip2::bufread::MultiBzDecoder::new(file))),
+        _ => {
+            drop(file);
             let reason = format!("compression .{suffix} is not supported by this build");
-            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+            Err(io::Error::new(io::ErrorKind::Unsupported, reason))
         }
-        _ => return Ok(Opened::Plain(file)),
-    }))
+    }
 }

@@ -4,7 +4,7 @@
 //! that few deltas have to be applied at a time, the domain is kept in full wherever the deltas since the last full
 //! domain have become as long as the domain itself: the memory for that is at most that of the deltas.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pcp_pdu::event::Stamp;
 use pmapi::{Error, InDom, Result};
@@ -233,7 +233,7 @@ impl Metadata {
     /// # Errors
     /// `PM_ERR_INDOM_LOG` for a domain that the archive does not have.
     pub fn instances_ever(&self, indom: InDom) -> Result<Vec<Instance<'_>>> {
-        let mut known = std::collections::HashSet::new();
+        let mut known = HashSet::new();
         let all = self.history(indom)?.into_iter().filter(|span| known.insert(span.entry.inst));
         Ok(all.map(|span| self.instance(span.entry)).collect())
     }
@@ -266,6 +266,55 @@ impl Metadata {
     pub fn name_ever(&self, indom: InDom, inst: u32) -> Result<&[u8]> {
         let found = self.history(indom)?.into_iter().find(|span| span.entry.inst == inst);
         found.map(|span| self.text_at(span.entry.name)).ok_or(Error::INST_LOG)
+    }
+}
+
+/// Times between which an instance exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Lifetime {
+    pub(crate) inst: u32,
+    /// Time of the first record that has the instance.
+    pub(crate) birth: Stamp,
+    /// Time of the record after the last one that has the instance; `None` if that is the latest one.
+    pub(crate) death: Option<Stamp>,
+}
+
+impl Metadata {
+    /// Returns when the instances of a domain exist, in the order of their identifiers, and the most that exist at a
+    /// time.
+    pub(crate) fn lifetimes(&self, indom: InDom) -> Result<(usize, Vec<Lifetime>)> {
+        let (mut lives, mut live, mut most) = (HashMap::<u32, Lifetime>::new(), HashSet::new(), 0);
+        for record in self.indoms.records(indom)? {
+            let (time, file) = (record.list.time, self.file(record.file));
+            let mut named = HashSet::new();
+            for (inst, name) in record.list.iter(file) {
+                match name {
+                    Some(_) => {
+                        let life = lives.entry(inst).or_insert(Lifetime { inst, birth: time, death: None });
+                        life.death = None;
+                        if record.list.is_delta {
+                            live.insert(inst)
+                        } else {
+                            named.insert(inst)
+                        };
+                    }
+                    None if live.remove(&inst) => _ = lives.get_mut(&inst).map(|life| life.death = Some(time)),
+                    None => (),
+                }
+            }
+            if !record.list.is_delta {
+                for inst in live.difference(&named) {
+                    if let Some(life) = lives.get_mut(inst) {
+                        life.death = Some(time);
+                    }
+                }
+                live = named;
+            }
+            most = most.max(live.len());
+        }
+        let mut lives: Vec<Lifetime> = lives.into_values().collect();
+        lives.sort_unstable_by_key(|life| life.inst);
+        Ok((most, lives))
     }
 }
 

@@ -15,6 +15,9 @@ const HELP: u32 = 2;
 const METRIC: u32 = 4;
 const INDOM: u32 = 8;
 
+/// Memory for names that an archive of any size may need, in bytes.
+const NAMES: usize = 16 << 20;
+
 impl Metadata {
     /// Adds a metadata file, whose records begin at `start`. [`Metadata::finish`] must follow.
     ///
@@ -61,7 +64,10 @@ impl Metadata {
                 if let Some(pmid) = desc.pmid {
                     self.add_desc(pmid, desc)?;
                 }
-                names.iter().for_each(|name| self.names.add(name, desc.pmid));
+                let limit = NAMES + 4 * files.iter().map(Vec::len).sum::<usize>();
+                if !names.iter().all(|name| self.names.add(name, desc.pmid, limit)) {
+                    return Err(Bad::record(0, format!("the names of metrics need more than {limit} bytes of memory")));
+                }
             }
             Meta::InDom { indom: Some(indom), list } if list.len() > 0 => self.indoms.add(files, indom, file, list),
             Meta::InDom { .. } => (),

@@ -13,6 +13,8 @@ pub struct Names {
     children: HashMap<(u32, Box<[u8]>), u32>,
     /// Names of each metric.
     by_pmid: BTreeMap<PmId, Vec<Box<[u8]>>>,
+    /// Memory of the nodes, about, in bytes.
+    cost: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -25,18 +27,24 @@ struct Node {
 
 impl Default for Names {
     fn default() -> Names {
-        Names { nodes: vec![Node::default()], children: HashMap::new(), by_pmid: BTreeMap::new() }
+        Names { nodes: vec![Node::default()], children: HashMap::new(), by_pmid: BTreeMap::new(), cost: 0 }
     }
 }
 
 /// Most components of a name: deeper ones are not stored.
 const DEPTH: usize = 256;
 
+/// Memory of a node without its name, about, in bytes: itself, its place among its parent's children and in the table.
+const NODE: usize = 160;
+
 impl Names {
-    /// Adds the name of a metric. A name that another metric or an inner node has already remains with that.
-    pub(super) fn add(&mut self, name: &[u8], pmid: Option<PmId>) {
+    /// Adds the name of a metric. A name that another metric or an inner node has already remains with that. Returns
+    /// whether all names together need at most `limit` bytes: many short components need far more memory than they have
+    /// bytes.
+    #[must_use]
+    pub(super) fn add(&mut self, name: &[u8], pmid: Option<PmId>, limit: usize) -> bool {
         if name.split(|b| *b == b'.').count() > DEPTH {
-            return;
+            return true;
         }
         let (mut at, mut is_new) = (0, false);
         for part in name.split(|b| *b == b'.') {
@@ -50,11 +58,13 @@ impl Names {
             is_new = at == new;
             if is_new {
                 self.nodes.push(Node { name: part.into(), ..Node::default() });
+                self.cost += NODE + 2 * part.len();
             }
         }
         if let Some(node) = self.nodes.get_mut(at as usize).filter(|_| is_new) {
             node.pmid = pmid;
         }
+        self.cost <= limit
     }
 
     /// Makes the table of names by metric, in libpcp's order.
@@ -144,11 +154,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn hostile_names_have_a_limit() {
+        let mut names = Names::default();
+        let deep = |first: u32| format!("{first}{}", ".a".repeat(DEPTH - 1));
+        let added = (0..1000).take_while(|first| names.add(deep(*first).as_bytes(), None, 1 << 20)).count();
+        assert!((20..30).contains(&added), "{added}");
+    }
+
+    #[test]
     fn a_tree() {
         let pmid = |item| PmId::from_word(item);
         let mut names = Names::default();
         for (name, item) in [("a.b", 1), ("a.c.d", 2), ("e", 3), ("x.b", 1), ("a.b", 9), ("a", 9)] {
-            names.add(name.as_bytes(), pmid(item));
+            assert!(names.add(name.as_bytes(), pmid(item), 10_000));
         }
         names.finish();
         assert_eq!(names.pmid(b"a.c.d").ok(), pmid(2));

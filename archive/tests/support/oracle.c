@@ -4,11 +4,16 @@
  *   oracle calls ARCHIVE             label, end, instance domains, names, texts, labels
  *   oracle forw|back STEP PROFILE ARCHIVE
  *                                    every pmFetch of each STEP-th metric; PROFILE is all, even (instances) or none
+ *   oracle interp STEP PROFILE ARCHIVE
+ *                                    pmFetch with interpolation, for each line "SECONDS MICROSECONDS DELTA COUNT" of
+ *                                    standard input: origin, milliseconds between fetches, and how many
  */
 #include <pcp/pmapi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static pmID *pmids;
 static int npmids;
@@ -153,11 +158,10 @@ static void value(const pmValueSet *set, const pmValue *v)
     }
 }
 
-static void fetch(int mode, int step, const char *profile, struct timeval start, struct timeval end)
+/* Sets the profile, and returns the number of wanted metrics. */
+static int chosen(pmID *wanted, int step, const char *profile)
 {
-    pmID *wanted = malloc(npmids * sizeof(pmID));
-    int n = 0, sts;
-    pmResult *result;
+    int n = 0;
 
     for (int i = 0; i < npmids; i += step)
 	wanted[n++] = pmids[i];
@@ -178,6 +182,104 @@ static void fetch(int mode, int step, const char *profile, struct timeval start,
 		free(names);
 	    }
     }
+    return n;
+}
+
+static int by_instance(const void *a, const void *b)
+{
+    unsigned int x = ((const pmValue *)a)->inst, y = ((const pmValue *)b)->inst;
+    return x < y ? -1 : x > y;
+}
+
+static void exact(const pmValueSet *set, const pmValue *v)
+{
+    if (set->valfmt == PM_VAL_INSITU) {
+	printf("  %d %08x\n", v->inst, v->value.lval);
+	return;
+    }
+    const unsigned char *b = (const unsigned char *)v->value.pval->vbuf;
+    int n = v->value.pval->vlen - PM_VAL_HDR_SIZE, type = v->value.pval->vtype;
+    unsigned int sum = 0;
+    unsigned long long number;
+    if (type == PM_TYPE_64 || type == PM_TYPE_U64 || type == PM_TYPE_DOUBLE) {
+	memcpy(&number, b, 8);
+	printf("  %d %016llx\n", v->inst, number);
+    }
+    else if (type == PM_TYPE_FLOAT) {
+	unsigned int word;
+	memcpy(&word, b, 4);
+	printf("  %d %08x\n", v->inst, word);
+    }
+    else {
+	for (int i = 0; i < n; i++)
+	    sum += b[i];
+	printf("  %d %d:%d:%u\n", v->inst, type, n, sum);
+    }
+}
+
+static void grid(int step, const char *profile, struct timeval origin, int delta, int count)
+{
+    pmID *wanted = malloc(npmids * sizeof(pmID));
+    int n = chosen(wanted, step, profile), sts;
+    pmResult *result;
+
+    pmSetMode(PM_MODE_INTERP, &origin, delta);
+    for (int k = 0; k < count; k++) {
+	fflush(stdout);
+	if ((sts = pmFetch(n, wanted, &result)) < 0) {
+	    printf("error %d\n", sts);
+	    continue;
+	}
+	/* libpcp 6.0 carries only beyond a second. */
+	if (result->timestamp.tv_usec == 1000000) {
+	    result->timestamp.tv_sec++;
+	    result->timestamp.tv_usec = 0;
+	}
+	printf("fetch %ld.%06ld\n", (long)result->timestamp.tv_sec, (long)result->timestamp.tv_usec);
+	for (int i = 0; i < result->numpmid; i++) {
+	    pmValueSet *set = result->vset[i];
+	    if (set->numval == 0)
+		continue;
+	    printf(" %u %d\n", set->pmid, set->numval);
+	    if (set->numval > 1)
+		qsort(set->vlist, set->numval, sizeof(pmValue), by_instance);
+	    for (int j = 0; j < set->numval; j++)
+		exact(set, &set->vlist[j]);
+	}
+	pmFreeResult(result);
+    }
+}
+
+/*
+ * Each grid has a process: libpcp crashes in some, and after several calls of pmSetMode in one context it uses values
+ * that it has freed.
+ */
+static void interp(int step, const char *profile)
+{
+    int delta, count, status;
+    long seconds, micro;
+
+    while (scanf("%ld %ld %d %d", &seconds, &micro, &delta, &count) == 4) {
+	struct timeval origin = { seconds, micro };
+	printf("origin %ld.%06ld %d\n", seconds, micro, delta);
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+	    grid(step, profile, origin, delta, count);
+	    fflush(stdout);
+	    _exit(0);
+	}
+	if (waitpid(child, &status, 0) < 0 || status != 0)
+	    printf("crash\n");
+    }
+}
+
+static void fetch(int mode, int step, const char *profile, struct timeval start, struct timeval end)
+{
+    pmID *wanted = malloc(npmids * sizeof(pmID));
+    int n = chosen(wanted, step, profile), sts;
+    pmResult *result;
+
     pmSetMode(mode, mode == PM_MODE_FORW ? &start : &end, 0);
     while ((sts = pmFetch(n, wanted, &result)) >= 0) {
 	printf("fetch %ld.%06ld %d\n", (long)result->timestamp.tv_sec, (long)result->timestamp.tv_usec, result->numpmid);
@@ -214,6 +316,8 @@ int main(int argc, char **argv)
     metrics();
     if (strcmp(argv[1], "calls") == 0)
 	calls(label.ll_start, end);
+    else if (strcmp(argv[1], "interp") == 0)
+	interp(atoi(argv[2]), argv[3]);
     else {
 	/* The time of the end in microseconds may be before the last record. */
 	end.tv_usec++;

@@ -218,6 +218,18 @@ fn a_configuration_has_an_end() {
     std::fs::write(deep.join("conf"), "a.one = 1\n").unwrap();
     let load = |paths: &str| Definitions::new(Scope::Global).load(paths, &mut Controls::default());
     assert!(load(dir.path().to_str().unwrap()).is_err());
+    // Ten thousand files and directories are read, and no more. Paths that are no files count as well.
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let read = |count: usize| {
+        let (mut good, mut bad) = (0, 0);
+        pcp_derive::read_files(&vec![file.to_str().unwrap(); count].join(":"), &mut |_, read| match read {
+            Ok(_) => good += 1,
+            Err(_) => bad += 1,
+        });
+        (good, bad)
+    };
+    assert_eq!([read(9_999), read(10_000), read(10_002)], [(9_999, 0), (10_000, 0), (10_000, 1)]);
     let sparse = dir.path().join("sparse");
     std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
     assert!(load(sparse.to_str().unwrap()).is_err());

@@ -447,6 +447,21 @@ fn labels_are_bounded_and_fresh() {
 }
 
 #[test]
+fn labels_steer_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let payload = "{\"a\":\"\u{9b}2J\u{7f}é\u{202e}\u{e0041}\",\n\"b\":{\"c\":[\"\u{85}\"]}}";
+    let mut raw = two_metrics();
+    raw.0.resize(LEN as usize + 256, 0);
+    raw.i32(4, 1).i32(24, 3).toc(0, METRICS, 1, 176).toc(2, LABELS, 1, LEN).toc(1, VALUES, 2, 280);
+    raw.u32(LEN, 16).u32(LEN + 4, 2).i32(LEN + 8, -1).put(LEN + 12, payload.as_bytes());
+    let collection = collection(dir.path(), &[("a", &raw)]);
+    let set = collection.labels(LabelSubject::Item(Item::new(5, 2))).unwrap();
+    let expected = r#"{"a":"\u009b2J\u007fé\u202e\udb40\udc41","b.c":["\u0085"]}"#;
+    assert_eq!(set.json(), expected);
+    assert!(set.json().chars().all(|c| !pmapi::escape::is_control(c)));
+}
+
+#[test]
 fn the_cases_of_pcps_own_tests() {
     for (name, raw) in raw::bad_files() {
         let dir = tempfile::tempdir().unwrap();

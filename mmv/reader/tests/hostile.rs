@@ -10,10 +10,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
+use std::time::Duration;
 
 use mmv::{Counter, Registry};
 use mmv_reader as reader;
-use mmv_reader::collection::Collection;
+use mmv_reader::collection::{Collection, Limit};
 use pmapi::{Error, Item};
 use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, STRINGS, VALUES};
 use testkit::logged;
@@ -374,6 +375,34 @@ fn a_flickering_file_costs_its_user_time_and_nobody_else() {
     (0..5000).for_each(|_| _ = collection.refresh());
     let (bytes, _) = reads(|| _ = collection.refresh());
     assert!(bytes < 100_000, "{bytes} bytes");
+}
+
+#[test]
+fn what_is_derived_from_a_users_names_costs_this_user_time() {
+    let now = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut collection = Collection::new("mmv", dir.path());
+    let mut limits = collection.limits();
+    limits.user_work = 30_000_000;
+    collection.set_limits(limits);
+    collection.refresh();
+    fs::write(dir.path().join("a"), small(300, 1).0).unwrap();
+    while collection.file_count() == 0 {
+        collection.refresh();
+    }
+    collection.take_left_out();
+    let (_, part) = collection.heads().next().unwrap();
+    part.derive(|| {
+        let start = now();
+        while now() - start < Duration::from_millis(100) {}
+    });
+    fs::write(dir.path().join("b"), small(301, 1).0).unwrap();
+    collection.refresh();
+    assert_eq!(collection.file_count(), 1);
+    assert_eq!(collection.take_left_out().first().map(|left| left.limit), Some(Limit::Work));
+    while collection.file_count() == 1 {
+        collection.refresh();
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 mod raw;
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{FileExt, chown};
 use std::path::Path;
 
 use mmv::{Error, Registry};
@@ -52,6 +52,29 @@ fn many_files_of_one_user_do_not_close_those_of_another() {
     collection.keep_open(16);
     while collection.refresh() {}
     assert_eq!((collection.file_count(), open(path, "z"), open(path, "a")), (204, 3, 13));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn bad_files_of_one_user_delay_no_completed_file_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..1000 {
+        let path = dir.path().join(format!("a{i:04}"));
+        fs::write(&path, "MMV?").unwrap();
+        chown(&path, Some(STRANGER), None).unwrap();
+    }
+    let path = dir.path().join("z");
+    fs::write(&path, &raw::one_metric("x").u64(16, 0).0).unwrap();
+    chown(&path, Some(HONEST), None).unwrap();
+    // While the directory may change unnoticed, each request looks at all files.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let mut collection = Collection::new("mmv", dir.path());
+    (0..3).for_each(|_| _ = collection.refresh());
+    assert_eq!(collection.file_count(), 0);
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&1u64.to_ne_bytes(), 16).unwrap();
+    (0..3).for_each(|_| _ = collection.refresh());
+    assert_eq!(collection.file_count(), 1);
 }
 
 /// Starts a registry named `app`, and returns the cluster of its file.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Counter;
+use super::number::is_summable;
 
 /// A distribution as counts of values between boundaries. Each update is exact and takes no lock.
 ///
@@ -19,9 +20,10 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Records a value. Values that are not finite are ignored, because the sum would never recover from them.
+    /// Records a value. Values that are not finite, or beyond ±9.7e288, are ignored, because the sum would never recover
+    /// from them.
     pub fn record(&self, value: f64) {
-        if !value.is_finite() {
+        if !is_summable(value) {
             return;
         }
         let bucket = self.bounds.partition_point(|bound| *bound < value);

@@ -139,6 +139,14 @@ float! {
     f32, Float, |n| word_of_half(n.to_bits()), |w| f32::from_bits(half(w));
 }
 
+/// Largest magnitude of a value in a distribution. As many as 2^64 such values have a finite sum.
+const LARGEST: f64 = f64::MAX / 18_446_744_073_709_551_616.0;
+
+/// Returns whether a value can be added to the sum of a distribution. The sum would never recover from an infinity.
+pub(super) fn is_summable(value: f64) -> bool {
+    value.abs() <= LARGEST
+}
+
 /// Returns the word that means "no value" for a type.
 pub(crate) const fn no_value(ty: ValueType) -> u64 {
     match ty {

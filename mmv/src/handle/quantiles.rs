@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use super::number::is_summable;
 use super::sharded::shard_count;
 use super::window::Window;
 use super::{Counter, Gauge};
@@ -32,7 +33,8 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Records a value. Values that are not finite are ignored; a negative value counts as 0.
+    /// Records a value. Values that are not finite, or beyond ±9.7e288, are ignored, because the sum would never recover
+    /// from them. In the quantiles, a negative value counts as 0.
     pub fn record(&self, value: f64) {
         self.distributions.record(self.index, value);
     }
@@ -124,7 +126,7 @@ impl Distributions {
 
     #[inline]
     fn record(&self, index: u32, value: f64) {
-        if !value.is_finite() {
+        if !is_summable(value) {
             return;
         }
         let Some(mut buffer) = self.buffer() else { return };

@@ -40,7 +40,7 @@ use crate::names::{MAX_TEXT, truncated};
 use crate::sync::Lock;
 use crate::{Error, Registry, RegistryBuilder, Units};
 use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
-use state::{Handles, Instance, State, Target};
+use state::{Handles, Instance, MAX_KEY, State, Target};
 
 /// A recorder that exports the metrics of the `metrics` facade.
 #[derive(Debug)]
@@ -142,10 +142,11 @@ impl Recorder {
         let own = state.admits(&key, self.limits);
         let first = !own && state.leave_out(&self.registry);
         let others = &mut (kind.handles)(&mut state).others;
+        // A name that is longer is not kept in memory.
+        let is_kept = others.len() < MAX_METRICS && key.name().len() <= MAX_KEY;
         let shared = others.get(key.name()).cloned();
-        let shared = shared.or_else(|| {
-            (!kind.shared || key.labels().len() == 0 || others.len() >= MAX_METRICS).then(|| kind.nothing.clone())
-        });
+        let shared =
+            shared.or_else(|| (!kind.shared || key.labels().len() == 0 || !is_kept).then(|| kind.nothing.clone()));
         let new = match shared.filter(|_| !own) {
             Some(shared) => Ok(shared),
             None => {
@@ -158,7 +159,7 @@ impl Recorder {
         let handles = (kind.handles)(&mut state);
         if own {
             handles.known.insert(key.clone(), handle.clone());
-        } else if handles.others.len() < MAX_METRICS {
+        } else if is_kept {
             handles.others.insert(key.name().to_owned(), handle.clone());
         }
         // Logged while nothing is locked, because a consumer of the log may use the facade.

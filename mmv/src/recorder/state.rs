@@ -15,7 +15,7 @@ use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, 
 /// Instance of the label sets beyond the limits. Names of other label sets contain an equals sign.
 const OTHER: &str = "other";
 /// Longest name and labels, in bytes, of a key with its own instance. Such keys are kept in memory.
-const MAX_KEY: usize = 4096;
+pub(super) const MAX_KEY: usize = 4096;
 /// Most metrics that can be described.
 const MAX_DESCRIPTIONS: usize = 4096;
 /// Most log lines about metrics that cannot be exported.
@@ -94,7 +94,8 @@ impl State {
 
     /// Returns whether a new key may have its own metric or instance.
     pub(super) fn admits(&self, key: &Key, limits: Limits) -> bool {
-        let len = key.labels().fold(key.name().len(), |len, label| len + label.key().len() + label.value().len());
+        // An equals sign and a separator count as well: there may be any number of empty labels.
+        let len = key.labels().fold(key.name().len(), |len, label| len + label.key().len() + label.value().len() + 2);
         let keys = self.counters.known.len() + self.gauges.known.len() + self.histograms.known.len();
         let instances = self.names.get(&(key.name().to_owned(), true)).and_then(|name| self.domains.get(name));
         let full = key.labels().len() > 0 && instances.is_some_and(|domain| domain.names.len() >= limits.metric);

@@ -218,3 +218,35 @@ fn a_label_set_too_long_to_be_kept_is_one_of_the_others() {
     let (values, _) = seen(dir.path());
     assert_eq!(values.get("c[other]").map(String::as_str), Some("5"));
 }
+
+/// Returns the resident memory of this process, in bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn names_too_long_to_be_kept_are_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path());
+    let before = resident();
+    with_local_recorder(&recorder, || {
+        for n in 0..500 {
+            let name = |kind| format!("{kind}{n}{}", "x".repeat(1 << 18));
+            counter!(name("c")).increment(1);
+            counter!(name("l"), "k" => "v").increment(1);
+            histogram!(name("h"), "k" => "v").record(1.0);
+            // Labels may be empty, and then there may be any number of them.
+            let labels = vec![metrics::Label::new("", ""); 4096 + n];
+            counter!("empty", labels).increment(1);
+        }
+    });
+    let more = resident().saturating_sub(before);
+    // Other tests run at the same time. The names alone have 400 MB.
+    assert!(more < 200 << 20, "{more} bytes");
+    recorder.registry().flush();
+    let (values, _) = seen(dir.path());
+    assert_eq!(values.get("recorder.left_out").map(String::as_str), Some("2000"), "{values:?}");
+    assert_eq!(values.get("empty[other]").map(String::as_str), Some("500"), "{values:?}");
+}

@@ -186,6 +186,9 @@ impl<H: Handle> Family<H> {
 
     /// Returns the handle for an instance. An instance that does not exist is added to the domain.
     ///
+    /// Instances stay, each takes memory and a part of the file, and their number has no limit: let no client choose a name
+    /// here. Recorders (feature `metrics`) limit the names of clients.
+    ///
     /// # Errors
     /// The errors of [`InstanceDomain::add`], and [`Error::InUse`] for a second handle of a value with a single writer.
     pub fn instance(&self, name: &str) -> Result<H, Error> {

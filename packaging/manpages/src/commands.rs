@@ -39,6 +39,7 @@ pub(crate) fn all() -> Vec<Page> {
         .mut_arg("-n namespace", |arg| arg.help("file with the name space"));
     let mut pages = vec![
         user(pcp_agents::command()),
+        user(pcp_view::cli::command()),
         user(dbpmda),
         Page { command: check().name(format!("{PREFIX}dbpmda-check")), section: "1", kind: Kind::Part },
         user(told("newhelp", "Compile help texts of metrics", usage::NEWHELP)),

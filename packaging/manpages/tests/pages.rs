@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "cargo-pmda",
     "pcp-agents",
     "pcp-rs-chkhelp",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 10] = [
     "pcp-rs-pmnsadd",
     "pcp-rs-pmnsdel",
     "pcp-rs-pmnsmerge",
+    "pcp-view",
 ];
 
 fn written() -> tempfile::TempDir {

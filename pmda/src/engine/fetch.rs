@@ -11,7 +11,8 @@ use pmapi::{Desc, Error, PmId, Result};
 use tracing::{debug, error};
 
 use super::catalogs::{Catalogs, version};
-use super::{Answer, Engine, MAX_REPLY, plans};
+use super::plans::{self, Planned};
+use super::{Answer, Engine, MAX_REPLY};
 use crate::agent::Agent;
 use crate::client::Client;
 use crate::limits::FixedLimit;
@@ -31,7 +32,10 @@ impl<A: Agent> Engine<A> {
         }
         let changes = self.news_for_clients();
         match self.result.seal(FROM_AGENT, changes) {
-            Ok(_) => Ok(Answer::Values),
+            Ok(_) => {
+                self.plans.set_offsets(self.result.offsets());
+                Ok(Answer::Values)
+            }
             Err(e) => {
                 // Clients have not been notified of the changes.
                 self.changes = changes;
@@ -45,20 +49,22 @@ impl<A: Agent> Engine<A> {
     /// Adds the values of some metrics of a fetch to the answer.
     fn fetch_list(&mut self, client: Client, list: Fetch<'_>) -> Result {
         let Engine { agent, schema, plans, profile, result, unserved, .. } = self;
-        let metrics = plans.metrics(client, list, |pmid| Catalogs { agent, schema }.metric(pmid));
-        let mut rest = list.pmids().zip(metrics);
+        let (metrics, offsets) = plans.metrics(client, list, |pmid| Catalogs { agent, schema }.metric(pmid));
+        if let Some(offsets) = offsets {
+            result.begin_like(offsets);
+        }
+        let mut rest = metrics.iter();
         let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client };
         loop {
             // One catch for all metrics, since a catch around each would cost time. After a panic, the metrics that
             // follow have another catch. The writer and the log survive a panic at any point; the agent is responsible
             // for its own state.
-            let caught =
-                catch_unwind(AssertUnwindSafe(|| rest.try_for_each(|(pmid, metric)| fetching.metric(pmid, metric))));
+            let caught = catch_unwind(AssertUnwindSafe(|| rest.try_for_each(|metric| fetching.metric(metric))));
             match caught {
                 Ok(done) => return done,
                 Err(panic) => {
-                    let at = list.pmids().len() - rest.len();
-                    fetching.panicked(at.checked_sub(1).and_then(|at| list.pmids().nth(at)).flatten(), &*panic);
+                    let at = (metrics.len() - rest.len()).checked_sub(1);
+                    fetching.panicked(at.and_then(|at| metrics.get(at)?.pmid), &*panic);
                 }
             }
         }
@@ -78,19 +84,19 @@ struct Fetching<'a, A> {
 impl<A: Agent> Fetching<'_, A> {
     /// Adds the value set of a metric. Fails when the answer is too large, which ends the fetch.
     #[inline]
-    fn metric(&mut self, pmid: Option<PmId>, metric: &plans::Planned) -> Result {
+    fn metric(&mut self, metric: &Planned) -> Result {
         // A request may name a large metric any number of times.
         if self.out.len() > MAX_REPLY {
             error!(source = %self.client.source(), "the answer to a fetch is over {MAX_REPLY} bytes");
             FixedLimit::Pdus.count();
             return Err(Error::TOOBIG);
         }
-        self.out.begin_set(pmid);
-        let outcome = match metric {
+        self.out.begin_set(metric.pmid);
+        let outcome = match &metric.desc {
             Ok(desc) => self.values(desc),
             Err(outcome) => {
                 if *outcome == Err(Error::PMID) {
-                    debug!(target: "libpmda", "metric {} is not defined", Ident(pmid));
+                    debug!(target: "libpmda", "metric {} is not defined", Ident(metric.pmid));
                 }
                 *outcome
             }
@@ -108,12 +114,12 @@ impl<A: Agent> Fetching<'_, A> {
         let selection = desc.indom.map_or(Selection::ALL, |indom| self.profile.selection(indom));
         let mut values = Values::new(self.out, self.unserved, desc, selection, &self.client);
         let done = self.agent.fetch(desc.pmid.item(), &mut values);
-        let (missing, misfit) = (values.missing(), values.misfit());
+        let missing = values.missing();
         if missing.is_err() {
             self.log_unserved(desc.pmid);
         }
         if let Err(e) = done {
-            match misfit {
+            match self.unserved.take_misfit(desc.pmid) {
                 Some(misfit) if matches!(e, Error::TYPE | Error::SIGN | Error::TRUNC) => {
                     let metric = Catalogs { agent: self.agent, schema: self.schema }.named(desc.pmid);
                     error!(source = %self.client.source(), "{metric}: {misfit}: {e}");
@@ -125,8 +131,10 @@ impl<A: Agent> Fetching<'_, A> {
             }
             return Err(e);
         }
-        if self.out.count() == 0 {
-            return missing;
+        match self.out.count() {
+            0 => return missing,
+            1 => return Ok(()),
+            _ => {}
         }
         let Some(inst) = self.out.repeated() else { return Ok(()) };
         let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();

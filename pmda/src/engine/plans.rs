@@ -1,6 +1,7 @@
 //! Plans of recent fetches: a list of metrics that is asked again is not looked up again.
 
 use pcp_pdu::metadata::Fetch;
+use pcp_pdu::result_writer::Offsets;
 use pmapi::{Desc, Error, PmId};
 
 use crate::catalog::MetricInfo;
@@ -17,10 +18,18 @@ pub(super) struct Plans {
     plans: Vec<Plan>,
     /// Number of uses of all plans.
     uses: u64,
+    /// Index of the plan for the first list of the fetch.
+    first: Option<usize>,
 }
 
-/// What a fetch of a metric needs: its descriptor, or the outcome of a fetch that does not call the agent.
-pub(super) type Planned = Result<Desc, pmapi::Result>;
+/// What a fetch of a metric needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    /// `None` for `PM_ID_NULL`.
+    pub(super) pmid: Option<PmId>,
+    /// The descriptor, or the outcome of a fetch that does not call the agent.
+    pub(super) desc: Result<Desc, pmapi::Result>,
+}
 
 #[derive(Debug)]
 struct Plan {
@@ -31,6 +40,8 @@ struct Plan {
     client: Client,
     /// Number of uses of all plans when this one was last used.
     used: u64,
+    /// Offsets of the last answer to a request that began with this list.
+    offsets: Offsets,
 }
 
 /// Most plans.
@@ -45,19 +56,21 @@ pub(super) const LONGEST: usize = 1024;
 impl Plans {
     /// Begins a fetch. A new version of the names makes all plans invalid.
     pub(super) fn begin(&mut self, names: u64) {
+        self.first = None;
         if self.names != names {
             self.names = names;
             self.plans.clear();
         }
     }
 
-    /// Returns the metrics of a list of at most `LONGEST` PMIDs: those of a plan, or those that `find` returns.
+    /// Returns the metrics of a list of at most `LONGEST` PMIDs: those of a plan, or those that `find` returns. For the
+    /// first list of a fetch, also returns the offsets of the last answer to a fetch that began with this list.
     pub(super) fn metrics(
         &mut self,
         client: Client,
         list: Fetch<'_>,
         find: impl Fn(PmId) -> Option<MetricInfo>,
-    ) -> &[Planned] {
+    ) -> (&[Planned], Option<Offsets>) {
         self.uses += 1;
         let known = self.plans.iter().position(|plan| plan.list == list.bytes());
         let at = known.unwrap_or_else(|| {
@@ -67,27 +80,43 @@ impl Plans {
             plan.list.clear();
             plan.list.extend_from_slice(list.bytes());
             plan.metrics.clear();
-            plan.metrics.extend(list.pmids().map(|pmid| planned(pmid.and_then(&find))));
+            let planned = |pmid: Option<PmId>| Planned {
+                pmid,
+                desc: pmid.and_then(&find).map_or(Err(Err(Error::PMID)), MetricInfo::fetched),
+            };
+            plan.metrics.extend(list.pmids().map(planned));
             at
         });
-        self.plans[at].used = self.uses;
-        &self.plans[at].metrics
+        let is_first = self.first.is_none();
+        self.first.get_or_insert(at);
+        let plan = &mut self.plans[at];
+        plan.used = self.uses;
+        (&plan.metrics, is_first.then_some(plan.offsets))
+    }
+
+    /// Keeps the offsets of the answer to the fetch.
+    pub(super) fn set_offsets(&mut self, offsets: Offsets) {
+        if let Some(plan) = self.first.and_then(|at| self.plans.get_mut(at)) {
+            plan.offsets = offsets;
+        }
     }
 
     /// Returns the index of the plan to be replaced: a new one, or the one that was not used for the longest time.
     fn place(&mut self, client: Client) -> usize {
         let own = self.plans.iter().filter(|plan| plan.client == client).count();
         if own < SHARE && self.plans.len() < PLANS {
-            self.plans.push(Plan { list: Vec::new(), metrics: Vec::new(), client, used: 0 });
+            self.plans.push(Plan {
+                list: Vec::new(),
+                metrics: Vec::new(),
+                client,
+                used: 0,
+                offsets: Offsets::default(),
+            });
             return self.plans.len() - 1;
         }
         let plans = self.plans.iter().enumerate().filter(|(_, plan)| own < SHARE || plan.client == client);
         plans.min_by_key(|(_, plan)| plan.used).map_or(0, |(at, _)| at)
     }
-}
-
-fn planned(metric: Option<MetricInfo>) -> Planned {
-    metric.map_or(Err(Err(Error::PMID)), MetricInfo::fetched)
 }
 
 #[cfg(test)]
@@ -119,12 +148,12 @@ mod tests {
             let header = pcp_pdu::Header::parse(&bytes).unwrap().unwrap();
             let Ok(Pdu::Fetch(list)) = Pdu::decode(header, &bytes) else { panic!("no fetch") };
             self.found.set(0);
-            let metrics = self.plans.metrics(Client::new(client), list, |pmid| {
+            let (metrics, _) = self.plans.metrics(Client::new(client), list, |pmid| {
                 self.found.set(self.found.get() + 1);
                 let desc = Desc { pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units: Units::NONE };
                 (pmid.item().item() < 100).then(|| desc.into())
             });
-            let found: Vec<_> = metrics.iter().map(|metric| metric.ok().map(|desc| desc.pmid)).collect();
+            let found: Vec<_> = metrics.iter().map(|metric| metric.desc.ok().map(|desc| desc.pmid)).collect();
             let expected: Vec<_> = items.iter().map(|item| Some(pmid(*item)).filter(|_| *item < 100)).collect();
             assert_eq!(found, expected);
             self.found.get()

@@ -46,6 +46,18 @@ fn read(queue: &EventQueue, client: Client) -> Vec<i64> {
 }
 
 #[test]
+fn parameters_may_come_from_the_queue_itself() {
+    let (_ends, queue) = queue(100 * SIZE);
+    assert!(read(&queue, A).is_empty());
+    let count = std::iter::once_with(|| {
+        push(&queue, 7);
+        (NUMBER, queue.count().into())
+    });
+    queue.push(at(8), EventFlags::POINT, count).unwrap();
+    assert_eq!(read(&queue, A), [7, 1]);
+}
+
+#[test]
 fn each_client_reads_each_event_once() {
     let (_ends, queue) = queue(100 * SIZE);
     push(&queue, 1);

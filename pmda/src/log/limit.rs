@@ -16,7 +16,8 @@ const ALL: Rate = Rate { at_once: 500, every: Duration::from_millis(500) };
 const DEBUG: Rate = Rate { at_once: 256, every: Duration::from_millis(20) };
 /// Bytes of one piece of debug output.
 pub(super) const PIECE: usize = 1024;
-/// Most pairs of place and source with a count of their own. All others share one.
+/// Most pairs of place and source with a count of their own. All others share one. A place without a source always has
+/// its own: there are few, and other users must not keep out the agent's own lines.
 const ENTRIES: usize = 1024;
 /// Time after which the number of lines left out is logged.
 const REPORT: Duration = Duration::from_secs(30);
@@ -102,7 +103,7 @@ impl Limit {
         if self.entries.len() >= ENTRIES && !self.entries.contains_key(&key) {
             self.entries.retain(|_, entry| entry.left_out > 0 || entry.used.until > now);
         }
-        let room = self.entries.len() < ENTRIES;
+        let room = self.entries.len() < ENTRIES || source.is_empty();
         let mut entry = match self.entries.entry(key) {
             btree_map::Entry::Occupied(known) => Some(known.into_mut()),
             btree_map::Entry::Vacant(new) if room => {
@@ -237,6 +238,10 @@ mod tests {
         }
         assert!(sum <= 200, "{sum}");
         assert_eq!(limit.entries.len(), ENTRIES);
+        // The sources without an entry have used up what they share.
+        let now = now + Duration::from_secs(100);
+        assert_eq!(written(&mut limit, now, one, "uid 0.0", 1000), 0);
+        assert_eq!(written(&mut limit, now, one, "", 5), 5);
     }
 
     #[test]

@@ -63,6 +63,28 @@ impl Declarations {
             }
         }
         mistakes.extend(self.running.check().err());
+        self.check_copied_files(mistakes);
+    }
+
+    /// Checks the files that Install copies into directories of PCP.
+    fn check_copied_files(&self, mistakes: &mut Vec<Mistake>) {
+        const STARTS: [(&str, &str, &str); 3] = [
+            ("etc", "", ""),
+            ("pmlogconf", "#pmlogconf-setup ", "a template of pmlogconf begins with #pmlogconf-setup"),
+            ("pmieconf", "#pmieconf-rules ", "rules for pmieconf begin with #pmieconf-rules"),
+        ];
+        for (path, text) in &self.files {
+            let Some((_, start, rule)) = STARTS.iter().find(|(folder, ..)| path.starts_with(folder)) else { continue };
+            let name = path.iter().nth(1).and_then(|name| name.to_str()).unwrap_or_default();
+            let is_plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+            let mistake = |why| Mistake::File(path.display().to_string(), why);
+            if path.iter().count() != 2 || name.starts_with('.') || !is_plain(name) {
+                mistakes.push(mistake("its name has letters, digits, . _ and - only, and begins with no dot"));
+            }
+            if !text.starts_with(start) {
+                mistakes.push(mistake(rule));
+            }
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub struct MetricDef {
     pub(super) text: String,
     pub(super) storable: bool,
     pub(super) restricted: bool,
+    /// Whether the metric has no values outside of events.
     pub(super) parameter: bool,
     pub(super) labels: Labels,
 }
@@ -112,6 +113,14 @@ impl MetricDef {
     /// Declares a parameter of events. It has values only in events, and the engine does not call
     /// [`Agent::fetch`](crate::Agent::fetch) for it.
     pub fn parameter(&mut self) -> &mut Self {
+        self.parameter = true;
+        self
+    }
+
+    /// Declares that the metric has no values, instead of an error. A metric of type [`Type::NoSupport`] otherwise answers
+    /// `PM_ERR_APPVERSION`, and its clients show an error. The engine does not call
+    /// [`Agent::fetch`](crate::Agent::fetch) for it.
+    pub fn no_values(&mut self) -> &mut Self {
         self.parameter = true;
         self
     }

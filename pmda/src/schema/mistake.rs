@@ -52,6 +52,9 @@ pub enum Mistake {
     /// An option for Install that cannot be one.
     #[error("argument {0:?}: {1}")]
     Argument(String, &'static str),
+    /// A configuration file or template that Install cannot copy, or that PCP's tool would not read.
+    #[error("file {0:?}: {1}")]
+    File(String, &'static str),
     /// An invalid name of the user that the agent runs as.
     #[error("user {0:?}: not the name of a user")]
     User(String),

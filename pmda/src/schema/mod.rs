@@ -56,6 +56,8 @@ pub(crate) struct Declarations {
     pub(crate) cluster_labels: BTreeMap<u16, declare::Labels>,
     pub(crate) files: Vec<(PathBuf, String)>,
     pub(crate) not_ready: bool,
+    /// Install enters the domain into the host's list of domains.
+    pub(crate) reserves_domain: bool,
     pub(crate) arguments: Vec<ArgumentDef>,
     pub(crate) running: Running,
     pub(crate) ends: Ends,
@@ -74,6 +76,7 @@ pub struct Schema {
     dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
     not_ready: bool,
+    reserves_domain: bool,
     arguments: Vec<ArgumentDef>,
     running: Running,
     by_pmid: ByPmid,
@@ -145,6 +148,11 @@ impl Schema {
         self.not_ready
     }
 
+    /// Returns whether Install enters the domain into the host's list of domains.
+    pub(crate) fn reserves_domain(&self) -> bool {
+        self.reserves_domain
+    }
+
     /// Returns the options that Install asks for.
     pub(crate) fn arguments(&self) -> &[ArgumentDef] {
         &self.arguments
@@ -207,6 +215,7 @@ impl Declarations {
             cluster_labels: BTreeMap::new(),
             files: Vec::new(),
             not_ready: false,
+            reserves_domain: false,
             arguments: Vec::new(),
             running: Running::default(),
             ends: Ends::default(),
@@ -271,6 +280,7 @@ impl Declarations {
             dynamic: self.dynamic,
             files: self.files,
             not_ready: self.not_ready,
+            reserves_domain: self.reserves_domain,
             arguments: self.arguments,
             running: self.running,
             ends: self.ends,

@@ -6,12 +6,13 @@
 //!
 //! | stage | jobs | inputs |
 //! |---|---|---|
-//! | `pdus` | each agent in each host (`pipe`, `inet`, `ipv6`, `unix`, `dso`, `local`) | damaged PDUs, valid PDUs in any order, broken streams |
+//! | `pdus` | each agent in each of its hosts (`pipe`, `inet`, `ipv6`, `unix`, `dso`, `local`) | damaged PDUs, valid PDUs in any order, broken streams |
 //! | `files` | mmv and trace, over a pipe, as shared object, in the process | files of four other users: damaged, sparse, truncated and renamed during reading, FIFOs, links |
 //! | `files` | `mmv:pipe:components`, `domains`, `flux`; `thousands` | valid files: names of very many components, the honest instance domain, never complete, 3,000 beside 1,000 honest ones |
 //! | `clients` | `trace` | TCP clients of four other users and sixteen addresses: damaged PDUs, silence, ever new names |
 //! | `clients` | `trace:tags` | extreme values of tags that an honest client uses, too |
 //! | `texts` | `config`, `cache`, `expressions`, `help`, `names`, `settings` | damaged configurations, caches, help, name spaces |
+//! | `openmetrics` | `documents`, `tables`, `sources` | damaged documents and configurations, tables of names, hostile scripts and HTTP servers |
 //! | `faults` | `restart`, `apps`, `limits`, `disk`, `disk:btrfs`, `links`, `clock`, `pmcd` | `kill -9`, SIGSTOP, no descriptors, no memory, a full disk, removed directories, links in place of caches and logs, jumping clocks |
 //! | `applications` | `labels`, `start`, `forks`, `traces` | label sets of hostile clients, file names that other users occupy, forks at any moment |
 //! | `endurance` | each agent | fetches, while instances, clients, files and configurations change |
@@ -32,6 +33,7 @@ mod files;
 mod honest;
 mod host;
 mod job;
+mod openmetrics;
 mod pdus;
 mod plan;
 mod probe;

@@ -17,7 +17,7 @@ use crate::job::{Job, Order, Pace};
 use crate::procs::{Group, Guarded};
 use crate::rng::seed_of;
 use crate::spec::{SPECS, Spec};
-use crate::{Outcome, applications, clients, endurance, faults, files, pdus, texts};
+use crate::{Outcome, applications, clients, endurance, faults, files, openmetrics, pdus, texts};
 
 /// Options of `qa/hostile`.
 #[derive(Args, Debug)]
@@ -67,7 +67,7 @@ struct Planned {
 fn planned() -> Vec<Planned> {
     let mut all = Vec::new();
     for spec in &SPECS {
-        for (how, kind) in Kind::ALL {
+        for (how, kind) in Kind::ALL.into_iter().filter(|(_, kind)| *kind != Kind::Object || !spec.init.is_empty()) {
             // Within this process a PDU costs a small part of its time over a socket.
             let share = match kind {
                 Kind::Pipe => 4.0,
@@ -90,6 +90,9 @@ fn planned() -> Vec<Planned> {
         [("config", 3.0), ("cache", 3.0), ("expressions", 3.0), ("help", 1.0), ("names", 2.0), ("settings", 0.2)];
     for (what, share) in texts {
         all.push(Planned { name: format!("texts:{what}"), kind: Kinds::Files, share });
+    }
+    for (what, share) in [("documents", 6.0), ("tables", 0.2), ("sources", 3.0)] {
+        all.push(Planned { name: format!("openmetrics:{what}"), kind: Kinds::Files, share });
     }
     for spec in &SPECS {
         all.push(Planned { name: format!("faults:restart:{}", spec.name), kind: Kinds::Faults, share: 2.0 });
@@ -121,6 +124,7 @@ pub(crate) fn run_stage(job: &mut Job) -> Outcome {
         Some("endurance") => endurance::run(job, agent()?),
         Some("faults") => faults::run(job, what, how),
         Some("texts") => texts::run(job, what),
+        Some("openmetrics") => openmetrics::run(job, what),
         Some("clients") => clients::run(job, agent()?, how),
         Some("files") => files::run(job, what, how),
         _ => Err(format!("no stage {name}").into()),

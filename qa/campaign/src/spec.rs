@@ -8,7 +8,7 @@ use pmapi::{Domain, InDom, Item, PmId, Serial};
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
     pub(crate) domain: u16,
-    /// Entry point of the shared object.
+    /// Entry point of the shared object; empty for an agent without one.
     pub(crate) init: &'static str,
     pub(crate) clusters: &'static [u16],
     /// Number of items in each cluster, from item 0.
@@ -24,7 +24,7 @@ pub(crate) struct Spec {
     pub(crate) memory: u64,
 }
 
-pub(crate) const SPECS: [Spec; 6] = [
+pub(crate) const SPECS: [Spec; 7] = [
     Spec {
         name: "trivial",
         domain: 250,
@@ -92,6 +92,17 @@ pub(crate) const SPECS: [Spec; 6] = [
         untouched: &[(0, 4), (0, 8)],
         memory: 96 << 10,
     },
+    Spec {
+        name: "openmetrics",
+        domain: 144,
+        init: "",
+        clusters: &[0, 1, 2],
+        items: 8,
+        serials: 6,
+        names: &["openmetrics", "openmetrics.honest", "openmetrics.honest.count", "openmetrics.control.calls", "0 n:1"],
+        untouched: &[(0, 4)],
+        memory: 128 << 10,
+    },
 ];
 
 impl Spec {
@@ -109,6 +120,8 @@ impl Spec {
     }
 
     pub(crate) fn indom(&self, serial: u32) -> InDom {
+        // The instance domains of agent openmetrics begin after those of its control metrics.
+        let serial = if self.name == "openmetrics" && serial > 0 { serial + 5119 } else { serial };
         InDom::new(self.domain(), Serial::try_new(serial).unwrap_or(Serial::new(0)))
     }
 }

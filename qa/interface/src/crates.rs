@@ -15,7 +15,7 @@ pub struct Crate {
 pub fn library_crates() -> [Crate; 13] {
     [
         ("pcp-archive", "archive"),
-        ("pcp-client", "client"),
+        ("pcp-pmcd-client", "client"),
         ("pcp-collector", "collector"),
         ("pcp-derive", "derive"),
         ("pcp-exposition", "agents/openmetrics/exposition"),

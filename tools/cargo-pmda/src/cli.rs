@@ -183,6 +183,10 @@ pub(crate) struct Install {
     #[arg(long)]
     pub(crate) replace: bool,
 
+    /// Write a Debian package that installs the agent, in the folder debian of the target folder, and change nothing here
+    #[arg(long)]
+    pub(crate) deb: bool,
+
     /// Options of the agent itself, which the next install keeps
     #[arg(last = true)]
     pub(crate) args: Vec<OsString>,

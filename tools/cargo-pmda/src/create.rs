@@ -14,19 +14,15 @@ use crate::template::{Crates, Identity};
 /// Creates the package of a new agent in a folder of the agent's name. After an error there is no such folder.
 pub(crate) fn create(new: &New) -> Result<(), Failure> {
     let name = new.name.as_str();
-    names::check(name).map_err(|e| format!("{name:?}: {e}"))?;
     let taken = Taken::load(&Config::load());
-    if let Some(owner) = taken.owner_of_name(name) {
-        return Err(format!("the name {name} belongs to {owner}").into());
-    }
-    let domain = match new.domain {
-        Some(domain) => match taken.owner_of_domain(domain) {
-            Some(owner) => return Err(format!("domain {domain} belongs to {owner}").into()),
-            None => domain,
-        },
-        None => taken.free_domain().ok_or("no domain from 385 to 510 is free; --domain chooses another one")?,
+    let (domain, crates) = match (valid_name(name, &taken), domain(new.domain, &taken), crates(new.path.as_deref())) {
+        (Ok(()), Ok(domain), Ok(crates)) => (domain, crates),
+        (name, domain, crates) => {
+            let crates = crates.map_err(|e| e.to_string());
+            let mistakes = [name.err(), domain.err(), crates.err()].into_iter().flatten();
+            return Err(mistakes.collect::<Vec<_>>().join("; ").into());
+        }
     };
-    let crates = crates(new.path.as_deref())?;
     let mut files = new.template.files(&Identity { name, domain }, &crates);
     if is_in_workspace(&std::env::current_dir()?) {
         files[0].1 += "\n# A workspace of its own, apart from that of the folder above.\n[workspace]\n";
@@ -34,6 +30,21 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
     write(Path::new(name), &files)?;
     println!("Created the agent {name} with domain {domain} in the folder {name}. Next: cd {name} && cargo pmda run");
     Ok(())
+}
+
+/// Checks that an agent may have a name.
+fn valid_name(name: &str, taken: &Taken) -> Result<(), String> {
+    names::check(name).map_err(|e| format!("{name:?}: {e}"))?;
+    taken.owner_of_name(name).map_or(Ok(()), |owner| Err(format!("the name {name} belongs to {owner}")))
+}
+
+/// Returns the domain of the agent: the one that is wanted, or a free one.
+fn domain(wanted: Option<u16>, taken: &Taken) -> Result<u16, String> {
+    let Some(domain) = wanted else {
+        let none = "no domain from 385 to 510 is free; --domain chooses another one";
+        return taken.free_domain().ok_or_else(|| none.to_owned());
+    };
+    taken.owner_of_domain(domain).map_or(Ok(domain), |owner| Err(format!("domain {domain} belongs to {owner}")))
 }
 
 /// Returns the crates that the agent depends on: of a checkout, or of crates.io.

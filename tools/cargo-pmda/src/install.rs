@@ -10,11 +10,14 @@ use pmapi::Config;
 
 use crate::agent;
 use crate::cli::{Install, Remove, Transport};
+use crate::deb::{self, Contents};
 use crate::package::Package;
 
 /// Builds the agent, makes it write its directory, and runs the script Install there.
 pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
-    needs_pcp()?;
+    if !install.deb {
+        needs_pcp()?;
+    }
     let package = Package::find(&install.build.selection)?;
     let binary = package.build(&install.build, "release")?;
     // Not in /tmp: Install starts the agent, which a file system may not allow there.
@@ -27,11 +30,23 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
     if let Some(domain) = install.domain {
         args.extend(["--domain".into(), domain.to_string().into()]);
     }
-    agent::written(&binary, &args, &dir)?;
     let mut words = install.transport.options();
     if install.replace {
         words.push("-r".into());
     }
+    if install.deb {
+        let contents = Contents {
+            about: &package.about,
+            binary: &binary,
+            written_with: &args,
+            install: &words,
+            args: &install.args,
+        };
+        let file = deb::write(&contents, scratch.path(), &package.target.join("debian"))?;
+        println!("{}", file.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    agent::written(&binary, &args, &dir)?;
     if !install.args.is_empty() {
         words.push("--".into());
         words.extend(install.args.iter().cloned());

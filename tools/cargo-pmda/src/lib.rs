@@ -5,6 +5,7 @@
 mod agent;
 mod cli;
 mod create;
+mod deb;
 mod install;
 mod names;
 mod package;

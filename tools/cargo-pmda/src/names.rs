@@ -48,10 +48,10 @@ impl Taken {
     pub(crate) fn load(config: &Config) -> Taken {
         let mut taken = Taken(Vec::new());
         taken.add_pcp();
+        taken.add_pmcd_conf(&config.pmcdconf_path());
         for file in ["stdpmid.local", "stdpmid.pcp", "stdpmid"] {
             taken.add_stdpmid(&config.var_dir().join("pmns").join(file));
         }
-        taken.add_pmcd_conf(&config.pmcdconf_path());
         for entry in std::fs::read_dir(config.pmdas_dir()).into_iter().flatten().flatten() {
             let owner = format!("the agent in {}", entry.path().display());
             taken.add(&entry.file_name().to_string_lossy(), None, owner);

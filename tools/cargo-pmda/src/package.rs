@@ -19,6 +19,42 @@ pub(crate) struct Package {
     bin: String,
     /// Folder for what cargo makes.
     pub(crate) target: PathBuf,
+    pub(crate) about: About,
+}
+
+/// What the manifest of a package says about it.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) description: String,
+    pub(crate) licence: String,
+    /// The first author, or the variables `DEBFULLNAME` and `DEBEMAIL`.
+    pub(crate) maintainer: String,
+}
+
+impl About {
+    fn new(package: &Value) -> About {
+        let line = |key: &str, default: &str| match text(package, key).lines().next() {
+            Some(line) if !line.trim().is_empty() => line.trim().to_owned(),
+            _ => default.to_owned(),
+        };
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.contains(char::is_control));
+        let author = list(&package["authors"]).find_map(Value::as_str).map(str::to_owned);
+        let maintainer = match (variable("DEBFULLNAME"), variable("DEBEMAIL")) {
+            (Some(name), Some(address)) => format!("{name} <{address}>"),
+            _ => author
+                .filter(|author| !author.contains(char::is_control))
+                .unwrap_or("Unknown <root@localhost>".to_owned()),
+        };
+        About {
+            name: line("name", ""),
+            version: line("version", "0"),
+            description: line("description", "agent of Performance Co-Pilot"),
+            licence: line("license", "not stated"),
+            maintainer,
+        }
+    }
 }
 
 fn cargo() -> Command {
@@ -87,6 +123,7 @@ impl Package {
             manifest: text(package, "manifest_path").into(),
             bin,
             target: text(metadata, "target_directory").into(),
+            about: About::new(package),
         })
     }
 

@@ -64,6 +64,12 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["x", "--domain", "60"], "domain 60 belongs to PCP's agent linux".to_owned()),
         (&[&long], format!("{long:?}: an agent's name has at most 40 characters")),
         (&["x", "--path", "/nonexistent"], "/nonexistent: No such file or directory (os error 2)".to_owned()),
+        (
+            &["linux", "--domain", "60", "--path", "/nonexistent"],
+            "the name linux belongs to PCP's agent linux; domain 60 belongs to PCP's agent linux; \
+             /nonexistent: No such file or directory (os error 2)"
+                .to_owned(),
+        ),
         (&["x", "--path", checkout], format!("{checkout}: no checkout of pcp-rs: there is no crate pcp-pmda")),
     ] {
         assert_eq!(refused(dir.path(), &[&["new"], arguments].concat()), format!("cargo-pmda: {expected}\n"));

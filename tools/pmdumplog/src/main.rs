@@ -1,5 +1,6 @@
 //! `pmdumplog`: prints the contents of an archive (pmdumplog(1)).
 
+mod check;
 mod describe;
 mod header;
 mod names;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
-use pcp_archive::{Archive, ArchiveError, Direction, Record};
+use pcp_archive::{Archive, ArchiveError, Direction, Label, Record};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::ValueSet;
 use pcp_tools::{Debug, PmIds, Program};
@@ -76,6 +77,12 @@ struct Args {
     #[arg(short = 'z', long)]
     hostzone: bool,
     #[arg(long)]
+    check: bool,
+    #[arg(long = "metadataonly", requires = "check")]
+    metadata_only: bool,
+    #[arg(long = "nowrap", requires = "check")]
+    no_wrap: bool,
+    #[arg(long)]
     version: bool,
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
@@ -129,6 +136,9 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     if path.as_os_str().as_encoded_bytes().contains(&b',') || path.is_dir() {
         return Err(program.fail("Multiple archives are not supported"));
     }
+    if args.check {
+        return check::run(program, &args, path);
+    }
     let archive = Archive::open(path).map_err(|e| {
         let code = program.fail(format_args!("Cannot open archive \"{}\": {}", path.display(), e.code()));
         if args.debug.is_some() {
@@ -162,11 +172,7 @@ type Dumped = io::Result<Result<(), ExitCode>>;
 
 fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dumped {
     let label = archive.label();
-    let zone = match &args.timezone {
-        Some(zone) => Zone::named(zone),
-        None if args.hostzone => Zone::named(&String::from_utf8_lossy(&label.timezone)),
-        None => Zone::of_process(),
-    };
+    let zone = zone_of(args, label);
     if args.hostzone {
         put!(out.text, "Note: timezone set to local timezone of host \"");
         out.text.extend_from_slice(&label.host);
@@ -202,6 +208,14 @@ fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dum
         return Ok(Ok(()));
     }
     dump_values(program, args, out, Values::new(archive.metadata(), &names, &stamps), archive, &wanted, &range, &stamps)
+}
+
+fn zone_of(args: &Args, label: &Label) -> Zone {
+    match &args.timezone {
+        Some(zone) => Zone::named(zone),
+        None if args.hostzone => Zone::named(&String::from_utf8_lossy(&label.timezone)),
+        None => Zone::of_process(),
+    }
 }
 
 fn end_missing(program: &Program, args: &Args, e: &ArchiveError) {

@@ -27,6 +27,9 @@ Options:
   -x                    times with date; -xx: with offset from the start; -xxx: with seconds since the epoch
   -Z TZ, --timezone=TZ  time zone of all times
   -z, --hostzone        time zone of the recorded host
+  --check               check of the archive, as pmlogcheck(1) does; exit code 1 if a reader would fail
+  --metadataonly        with --check: not the values
+  --nowrap              with --check: not the counters that went back
   --version             version number
   -?, --help            this text
 ";

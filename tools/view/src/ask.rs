@@ -1,87 +1,111 @@
-//! Requests to an agent for everything that is shown about it.
+//! Requests for everything that is shown about the metrics of a source.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use pcp_collector::{AgentState, Collector, End, Error, Process};
-use pcp_pdu::metadata::{Subject, TextKind};
-use pcp_pdu::result::{Changes, ValueSet};
+use pcp_collector::End;
+use pcp_pdu::metadata::TextKind;
+use pcp_pdu::result::ValueSet;
 use pmapi::{Desc, InDom, Inst, PmId};
 
-use crate::model::{Metric, Reading, Readings, Value, clean};
+use crate::model::{Metric, Reading, Readings, Value, clean, clean_lines};
+use crate::source::{Answer, Interruption, Source};
 
-/// Started agent, with the names of its metrics.
+/// A source, with what it has said about its metrics.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    collector: Collector<Process>,
-    names: pmns::Tree,
+    source: Source,
     metrics: Vec<(PmId, pmapi::Result<Desc>)>,
+    /// Number of metrics whose one-line help has been requested.
+    helped: usize,
     instances: HashMap<InDom, HashMap<Inst, String>>,
 }
 
+/// Time for the one-line help of metrics in each sample of a pmcd, which may be far away.
+const HELP_TIME: Duration = Duration::from_millis(300);
+
 impl Asked {
-    pub(crate) fn new(collector: Collector<Process>, names: pmns::Tree) -> Asked {
-        Asked { collector, names, metrics: Vec::new(), instances: HashMap::new() }
+    pub(crate) fn new(source: Source) -> Asked {
+        Asked { source, metrics: Vec::new(), helped: 0, instances: HashMap::new() }
     }
 
     /// Looks up all metrics, including metrics whose names only the agent knows.
-    pub(crate) fn discover(&mut self) -> Result<Vec<Metric>, Error> {
-        let leaves: Vec<_> = self.names.root().leaves().map(|leaf| (leaf.path(), leaf.pmid())).collect();
-        let mut names = Vec::new();
-        for (path, pmid) in leaves {
-            match pmid {
-                Some(pmid) if pmid.dynamic_root().is_none() => names.push((path, pmid)),
-                _ => {
-                    let mut below = self.ask(|agent| agent.traverse(&path))?.unwrap_or_default();
-                    below.sort();
-                    for name in below {
-                        let pmid = self.ask(|agent| agent.pmid(&name))?;
-                        names.extend(pmid.map(|pmid| (name, pmid)));
-                    }
-                }
-            }
-        }
-        self.metrics.clear();
-        let mut metrics = Vec::new();
-        for (name, pmid) in names {
-            let desc = self.ask(|agent| agent.desc(pmid))?;
-            let text = self.ask(|agent| agent.text(Subject::Metric(pmid), TextKind::OneLine))?;
-            self.metrics.push((pmid, desc));
-            metrics.push(Metric { name: clean(&name), oneline: clean(&text.unwrap_or_default()), desc });
+    pub(crate) fn discover(&mut self) -> Result<Vec<Metric>, Interruption> {
+        let names = self.source.names()?.unwrap_or_default();
+        let pmids: Vec<PmId> = names.iter().map(|(_, pmid)| *pmid).collect();
+        let descs = match self.source.descs(&pmids)? {
+            Ok(descs) => descs,
+            Err(code) => vec![Err(code); pmids.len()],
+        };
+        self.instances.clear();
+        self.metrics = pmids.into_iter().zip(descs).collect();
+        let metrics = names.into_iter().zip(&self.metrics);
+        let mut metrics: Vec<Metric> =
+            metrics.map(|((name, pmid), (_, desc))| Metric::new(clean(&name), pmid, *desc)).collect();
+        self.helped = 0;
+        for (at, text) in self.more_help()? {
+            metrics[at].oneline = text;
         }
         Ok(metrics)
     }
 
+    /// Requests more of the one-line help. Returns it with the numbers of the metrics.
+    pub(crate) fn more_help(&mut self) -> Result<Vec<(usize, String)>, Interruption> {
+        let end = self.source.is_remote().then(|| Instant::now() + HELP_TIME);
+        let mut texts = Vec::new();
+        while let Some((pmid, _)) = self.metrics.get(self.helped) {
+            if end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
+            let text = self.source.text(*pmid, TextKind::OneLine)?.unwrap_or_default();
+            texts.push((self.helped, clean(&text)));
+            self.helped += 1;
+        }
+        Ok(texts)
+    }
+
+    /// Returns the full help of a metric, or its one-line help if it has no other.
+    pub(crate) fn help(&mut self, metric: usize) -> Result<String, Interruption> {
+        let Some((pmid, _)) = self.metrics.get(metric) else { return Ok(String::new()) };
+        let text = match self.source.text(*pmid, TextKind::Help)? {
+            Ok(text) if !text.trim().is_empty() => text,
+            _ => self.source.text(*pmid, TextKind::OneLine)?.unwrap_or_default(),
+        };
+        Ok(clean_lines(&text))
+    }
+
     /// Samples all metrics, in the order of [`Asked::discover`]. Returns the values, and whether the metrics have
     /// changed.
-    pub(crate) fn sample(&mut self) -> Result<(Vec<Readings>, bool), Error> {
+    pub(crate) fn sample(&mut self) -> Result<(Vec<Readings>, bool), Interruption> {
         if self.metrics.is_empty() {
             // A fetch must not be empty. `true` repeats the discovery, because metrics may appear later.
             return Ok((Vec::new(), true));
         }
         let pmids: Vec<PmId> = self.metrics.iter().map(|(pmid, _)| *pmid).collect();
-        let descs: Vec<_> = self.metrics.iter().map(|(_, desc)| *desc).collect();
-        let fetched = self.ask(|agent| {
-            let fetched = agent.fetch(&pmids)?;
-            let sample: Vec<Readings> = fetched.sets().zip(&descs).map(|(set, desc)| readings(&set, *desc)).collect();
-            Ok((sample, fetched.changes().contains(Changes::NAMES)))
-        })?;
-        let (mut sample, renamed) = match fetched {
+        let (mut sample, renamed) = match self.fetch(&pmids)? {
             Ok(fetched) => fetched,
-            Err(code) => (descs.iter().map(|_| Err(code)).collect(), false),
+            Err(code) => (pmids.iter().map(|_| Err(code)).collect(), false),
         };
-        for (readings, desc) in sample.iter_mut().zip(&descs) {
-            if let (Ok(readings), Ok(Desc { indom: Some(indom), .. })) = (readings, desc) {
-                self.name_instances(*indom, readings)?;
+        let indoms: Vec<_> = self.metrics.iter().map(|(_, desc)| desc.ok().and_then(|desc| desc.indom)).collect();
+        for (readings, indom) in sample.iter_mut().zip(indoms) {
+            if let (Ok(readings), Some(indom)) = (readings, indom) {
+                self.name_instances(indom, readings)?;
             }
         }
         Ok((sample, renamed))
     }
 
-    /// Adds the names of instances to values. Asks the agent only if there is a new instance.
-    fn name_instances(&mut self, indom: InDom, readings: &mut [Reading]) -> Result<(), Error> {
+    fn fetch(&mut self, pmids: &[PmId]) -> Answer<(Vec<Readings>, bool)> {
+        let metrics = &self.metrics;
+        let desc = |at: usize| metrics.get(at).map_or(Err(pmapi::Error::PMID), |(_, desc)| *desc);
+        self.source.fetch(pmids, |at, set| readings(set, desc(at)))
+    }
+
+    /// Adds the names of instances to values. Sends a request only if there is a new instance.
+    fn name_instances(&mut self, indom: InDom, readings: &mut [Reading]) -> Result<(), Interruption> {
         let known = self.instances.entry(indom).or_default();
         if !readings.iter().all(|reading| reading.inst.is_none_or(|inst| known.contains_key(&inst))) {
-            let instances = self.ask(|agent| agent.instances(indom))?.unwrap_or_default();
+            let instances = self.source.instances(indom)?.unwrap_or_default();
             let names = instances.into_iter().map(|(inst, name)| (inst, clean(&name)));
             self.instances.insert(indom, names.collect());
         }
@@ -93,21 +117,9 @@ impl Asked {
         Ok(())
     }
 
-    /// Sends a request. An error that concerns only the request becomes the inner result.
-    fn ask<T>(
-        &mut self,
-        request: impl FnOnce(&mut Collector<Process>) -> Result<T, Error>,
-    ) -> Result<pmapi::Result<T>, Error> {
-        match request(&mut self.collector) {
-            Ok(answer) => Ok(Ok(answer)),
-            Err(e) if self.collector.state() == AgentState::Ready => Ok(Err(e.code())),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Ends the agent. Returns how its process ended.
-    pub(crate) fn end(self) -> End {
-        self.collector.close()
+    /// Ends an agent. Returns how its process ended.
+    pub(crate) fn end(self) -> Option<End> {
+        self.source.end()
     }
 }
 

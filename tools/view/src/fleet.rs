@@ -1,4 +1,4 @@
-//! Running agents. Each agent has a thread of its own, so that an agent that hangs does not delay the others.
+//! Running agents and hosts. Each has a thread of its own, so that an agent that hangs does not delay the others.
 
 use std::fs;
 use std::path::Path;
@@ -14,17 +14,31 @@ use pmapi::Domain;
 
 use crate::ask::Asked;
 use crate::model::{Board, Metric, Readings, clean};
-use crate::plan::Plan;
+use crate::plan::{Begin, Plan};
+use crate::source::{self, Interruption, Source};
 
 /// Message from an agent's thread.
 #[derive(Debug)]
 enum News {
     Metrics(Vec<Metric>),
     Sample(Instant, Vec<Readings>),
+    /// One-line help of metrics, with their numbers.
+    OneLines(Vec<(usize, String)>),
+    /// Full help of the metric with a number.
+    Help(usize, String),
     /// The request for a sample has been handled.
     Done,
     NotReady,
+    NoPmcd(String),
     Failed(String),
+}
+
+/// Request to an agent's thread.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    Sample,
+    /// Full help of the metric with a number.
+    Help(usize),
 }
 
 /// State of an agent.
@@ -33,11 +47,13 @@ pub(crate) enum Status {
     Starting,
     Running,
     NotReady,
+    /// There is no connection to pmcd, for this reason. The next sample tries to make one.
+    NoPmcd(String),
     /// The agent has ended, for this reason.
     Failed(String),
 }
 
-/// Agent that has been started.
+/// Agent that has been started, or host whose pmcd is asked.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) name: String,
@@ -45,8 +61,8 @@ pub(crate) struct Agent {
     pub(crate) status: Status,
     pub(crate) board: Board,
     pid: Arc<OnceLock<u32>>,
-    /// Requests samples. When it is dropped, the thread ends the agent.
-    ticks: Option<Sender<()>>,
+    /// Requests samples and help. When it is dropped, the thread ends the agent.
+    requests: Option<Sender<Request>>,
     /// Whether a sample has been requested and is not complete.
     busy: bool,
     thread: Option<JoinHandle<()>>,
@@ -57,13 +73,21 @@ impl Agent {
     #[cfg(test)]
     pub(crate) fn idle(name: &str, domain: Option<Domain>, status: Status, board: Board) -> Agent {
         let pid = Arc::new(OnceLock::from(4711));
-        Agent { name: name.to_owned(), domain, status, board, pid, ticks: None, busy: false, thread: None }
+        Agent { name: name.to_owned(), domain, status, board, pid, requests: None, busy: false, thread: None }
     }
 
     /// Returns the reason why the agent has ended.
     pub(crate) fn failure(&self) -> Option<&str> {
         match &self.status {
             Status::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason why there are no metrics to be shown.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        match &self.status {
+            Status::Failed(reason) | Status::NoPmcd(reason) => Some(reason),
             _ => None,
         }
     }
@@ -79,6 +103,8 @@ impl Agent {
 pub(crate) struct Fleet {
     agents: Vec<Agent>,
     news: Receiver<(usize, News)>,
+    /// Whether there was news since [`Fleet::take_changed`].
+    has_changed: bool,
 }
 
 impl Fleet {
@@ -86,27 +112,24 @@ impl Fleet {
     pub(crate) fn start(plans: Vec<Plan>) -> Fleet {
         let (tell, news) = mpsc::channel();
         let agents = plans.into_iter().enumerate().map(|(at, plan)| {
-            let (ticks, ticked) = mpsc::channel();
+            let (requests, requested) = mpsc::channel();
             let pid = Arc::new(OnceLock::new());
             let name = plan.name.clone();
-            let domain = plan.names.root().leaves().find_map(|leaf| {
-                let pmid = leaf.pmid()?;
-                Some(pmid.dynamic_root().unwrap_or(pmid.domain()))
-            });
+            let domain = domain(&plan.begin);
             let (tell, known) = (tell.clone(), pid.clone());
-            let thread = thread::spawn(move || tend(plan, &ticked, &known, |news| _ = tell.send((at, news))));
+            let thread = thread::spawn(move || tend(plan, &requested, &known, |news| _ = tell.send((at, news))));
             Agent {
                 name,
                 domain,
                 status: Status::Starting,
                 board: Board::default(),
                 pid,
-                ticks: Some(ticks),
+                requests: Some(requests),
                 busy: false,
                 thread: Some(thread),
             }
         });
-        Fleet { agents: agents.collect(), news }
+        Fleet { agents: agents.collect(), news, has_changed: true }
     }
 
     pub(crate) fn agents(&self) -> &[Agent] {
@@ -117,10 +140,23 @@ impl Fleet {
     pub(crate) fn tick(&mut self) {
         for agent in &mut self.agents {
             let asked = agent.failure().is_none() && !agent.busy;
-            if asked && agent.ticks.as_ref().is_some_and(|ticks| ticks.send(()).is_ok()) {
+            if asked && agent.requests.as_ref().is_some_and(|requests| requests.send(Request::Sample).is_ok()) {
                 agent.busy = true;
             }
         }
+    }
+
+    /// Requests the full help of a metric, by its number. The answer is in its [`Metric`] some time later.
+    pub(crate) fn ask_help(&self, agent: usize, metric: usize) {
+        if let Some(requests) = self.agents.get(agent).and_then(|agent| agent.requests.as_ref()) {
+            // An agent that has ended has no help.
+            let _ = requests.send(Request::Help(metric));
+        }
+    }
+
+    /// Returns whether anything has changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     /// Handles messages until all samples are complete, but at most for the time `wait`. Returns whether they are
@@ -142,13 +178,17 @@ impl Fleet {
 
     fn take(&mut self, at: usize, news: News) {
         let Some(agent) = self.agents.get_mut(at) else { return };
+        self.has_changed = true;
         match news {
             News::Metrics(metrics) => agent.board.set_metrics(metrics),
             News::Sample(at, sample) => {
                 agent.status = Status::Running;
                 agent.board.update(at, sample);
             }
+            News::OneLines(texts) => agent.board.set_onelines(texts),
+            News::Help(metric, text) => agent.board.set_help(metric, text),
             News::NotReady => agent.status = Status::NotReady,
+            News::NoPmcd(reason) => agent.status = Status::NoPmcd(reason),
             News::Failed(reason) => {
                 agent.status = Status::Failed(reason);
                 agent.busy = false;
@@ -163,7 +203,7 @@ impl Drop for Fleet {
         /// Time for the threads to end. It is longer than a collector waits for its agent to end.
         const GRACE: Duration = Duration::from_millis(400);
         for agent in &mut self.agents {
-            agent.ticks = None;
+            agent.requests = None;
         }
         let end = Instant::now() + GRACE;
         for agent in &mut self.agents {
@@ -181,52 +221,79 @@ impl Drop for Fleet {
     }
 }
 
+/// Returns the domain of an agent's metrics.
+fn domain(begin: &Begin) -> Option<Domain> {
+    let Begin::Start { names, .. } = begin else { return None };
+    names.root().leaves().find_map(|leaf| {
+        let pmid = leaf.pmid()?;
+        Some(pmid.dynamic_root().unwrap_or(pmid.domain()))
+    })
+}
+
 /// Runs an agent from its start to its end.
-fn tend(plan: Plan, ticked: &Receiver<()>, pid: &OnceLock<u32>, tell: impl Fn(News)) {
-    let log = plan.log.clone();
-    let started = Launch::pipe(plan.command).start().inspect(|collector| {
-        collector.pid().map(|started| pid.set(started));
-    });
-    let failure = match started {
-        Ok(collector) => {
-            let mut agent = Asked::new(collector, plan.names);
-            match serve(&mut agent, ticked, &tell) {
-                Ok(()) => None,
-                Err(e) => Some(match (&e, agent.end()) {
-                    (Error::Closed | Error::CutShort(_), End::Exited(status)) => format!("{e} ({status})"),
-                    _ => e.to_string(),
-                }),
-            }
+fn tend(plan: Plan, requested: &Receiver<Request>, pid: &OnceLock<u32>, tell: impl Fn(News)) {
+    let (source, log) = match plan.begin {
+        Begin::Ask(host) => (Ok(Source::Host(host)), None),
+        Begin::Start { command, names, log } => {
+            let started = Launch::pipe(*command).start().inspect(|collector| {
+                collector.pid().map(|started| pid.set(started));
+            });
+            (started.map(|collector| Source::Agent(Box::new(source::Agent { collector, names }))), Some(log))
+        }
+    };
+    let failure = match source {
+        Ok(source) => {
+            let mut asked = Asked::new(source);
+            serve(&mut asked, requested, &tell).err().map(|e| match (&e, asked.end()) {
+                (Error::Closed | Error::CutShort(_), Some(End::Exited(status))) => format!("{e} ({status})"),
+                _ => e.to_string(),
+            })
         }
         Err(e) => Some(e.to_string()),
     };
     if let Some(reason) = failure {
-        let said = last_line(&log).map(|line| format!("; its log: {line}"));
+        let said = log.and_then(|log| last_line(&log)).map(|line| format!("; its log: {line}"));
         tell(News::Failed(reason + &said.unwrap_or_default()));
     }
 }
 
-/// Handles requests for samples until the sender is dropped.
-fn serve(agent: &mut Asked, ticked: &Receiver<()>, tell: &impl Fn(News)) -> Result<(), Error> {
+/// Handles requests until the sender is dropped.
+fn serve(asked: &mut Asked, requested: &Receiver<Request>, tell: &impl Fn(News)) -> Result<(), Error> {
     let mut discovered = false;
-    while ticked.recv().is_ok() {
-        match sample(agent, &mut discovered, tell) {
+    while let Ok(request) = requested.recv() {
+        let handled = match request {
+            Request::Sample => sample(asked, &mut discovered, tell),
+            // The numbers of metrics are those of the last discovery.
+            Request::Help(metric) => asked.help(metric).map(|text| tell(News::Help(metric, text))),
+        };
+        match handled {
             Ok(()) => {}
-            Err(Error::NotReady) => tell(News::NotReady),
-            Err(e) => return Err(e),
+            Err(Interruption::NotReady) => tell(News::NotReady),
+            Err(Interruption::NoPmcd(reason)) => {
+                // Names, and the numbers of instances, may have another meaning after a restart of pmcd.
+                discovered = false;
+                tell(News::NoPmcd(reason));
+            }
+            Err(Interruption::Ended(e)) => return Err(e),
         }
-        tell(News::Done);
+        if let Request::Sample = request {
+            tell(News::Done);
+        }
     }
     Ok(())
 }
 
-fn sample(agent: &mut Asked, discovered: &mut bool, tell: &impl Fn(News)) -> Result<(), Error> {
+fn sample(asked: &mut Asked, discovered: &mut bool, tell: &impl Fn(News)) -> Result<(), Interruption> {
     if !*discovered {
-        tell(News::Metrics(agent.discover()?));
+        tell(News::Metrics(asked.discover()?));
         *discovered = true;
     }
-    let (readings, renamed) = agent.sample()?;
+    let (readings, renamed) = asked.sample()?;
     tell(News::Sample(Instant::now(), readings));
+    let texts = asked.more_help()?;
+    if !texts.is_empty() {
+        tell(News::OneLines(texts));
+    }
     *discovered = !renamed;
     Ok(())
 }

@@ -86,7 +86,7 @@ pub(crate) fn run(
 
 fn lines(agent: &Agent) -> Vec<(Option<Metric<'_>>, Option<String>)> {
     let error = match &agent.status {
-        Status::Failed(reason) => reason.as_str(),
+        Status::Failed(reason) | Status::NoPmcd(reason) => reason.as_str(),
         Status::NotReady => "not ready",
         Status::Starting => "no answer yet",
         Status::Running => return agent.board.metrics.iter().map(metric).collect(),

@@ -1,9 +1,11 @@
-//! Starts agents over pipes, as pmcd does, and shows their live metrics. It does not need PCP.
+//! Starts agents over pipes, as pmcd does, and shows their live metrics. It does not need PCP. It also shows the metrics
+//! of a running pmcd, with [`Plan::host`].
 //!
-//! [`show`] takes a [`Plan`] for each agent. [`ViewOptions`] are the options of the command line: the time between
+//! [`show`] takes a [`Plan`] for each agent or host. [`ViewOptions`] are the options of the command line: the time between
 //! samples, their number, and the form of the output.
 
 mod ask;
+pub mod cli;
 mod fleet;
 mod json;
 mod model;
@@ -11,6 +13,7 @@ mod options;
 mod plain;
 mod plan;
 mod signals;
+mod source;
 mod tui;
 
 use std::io::{self, ErrorKind, IsTerminal as _};

@@ -5,15 +5,25 @@ use std::time::{Duration, Instant};
 
 use pcp_pdu::result::RawValue;
 use pmapi::escape::is_plain;
-use pmapi::{Atom, Desc, Inst, Semantics, Type};
+use pmapi::{Atom, Desc, Inst, PmId, Semantics, Type};
 
 /// Metric of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
+    pub(crate) pmid: PmId,
     pub(crate) oneline: String,
+    /// Full help, after it has been requested.
+    pub(crate) help: Option<String>,
     /// Descriptor, or the agent's error.
     pub(crate) desc: pmapi::Result<Desc>,
+}
+
+impl Metric {
+    /// A metric without help.
+    pub(crate) fn new(name: String, pmid: PmId, desc: pmapi::Result<Desc>) -> Metric {
+        Metric { name, pmid, oneline: String::new(), help: None, desc }
+    }
 }
 
 /// Value in a sample.
@@ -65,7 +75,8 @@ impl Value {
         Value { text: clean(&raw.print(Some(ty), 1).to_string()), kind }
     }
 
-    fn number(&self) -> Option<f64> {
+    /// Returns the value as a number, unless it is none.
+    pub(crate) fn number(&self) -> Option<f64> {
         match self.kind {
             Kind::Integer(v) => Some(v as f64),
             Kind::Float(v) => Some(v),
@@ -87,6 +98,11 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect()
 }
 
+/// Replaces characters that affect a terminal by blanks, in each line of a text.
+pub(crate) fn clean_lines(text: &str) -> String {
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
 /// Change of a value since the previous sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
@@ -104,15 +120,17 @@ pub(crate) struct Series {
     pub(crate) change: Option<Change>,
     /// Change per second of a counter that has not decreased.
     pub(crate) rate: Option<f64>,
-    /// Change of a number that is not a counter.
+    /// Change of a number.
     pub(crate) delta: Option<f64>,
     /// Rates of a counter, or values of another number. The latest is last.
     pub(crate) course: VecDeque<Option<f64>>,
+    /// Values of a counter. The latest is last.
+    counts: VecDeque<Option<f64>>,
 }
 
 impl Series {
-    /// Number of values that are kept: more than the columns of any terminal.
-    const COURSE: usize = 500;
+    /// Number of values that are kept: the columns of a large terminal.
+    const COURSE: usize = 300;
 
     fn new(reading: Reading, before: Option<Series>, counter: bool, elapsed: Option<Duration>) -> Series {
         let Reading { inst, instance, value } = reading;
@@ -124,14 +142,26 @@ impl Series {
         });
         let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|s| *s > 0.0);
         let rate = difference.filter(|d| counter && *d >= 0.0).zip(seconds).map(|(d, s)| d / s);
-        let delta = difference.filter(|_| !counter);
-        let mut course = before.map(|before| before.course).unwrap_or_default();
-        if course.len() == Self::COURSE {
-            course.pop_front();
+        let (mut course, mut counts) = before.map(|before| (before.course, before.counts)).unwrap_or_default();
+        keep(&mut course, if counter { rate } else { value.number() });
+        if counter {
+            keep(&mut counts, value.number());
         }
-        course.push_back(if counter { rate } else { value.number() });
-        Series { inst, instance, value, change, rate, delta, course }
+        Series { inst, instance, value, change, rate, delta: difference, course, counts }
     }
+
+    /// Returns the values of any number. The latest is last.
+    pub(crate) fn values(&self) -> &VecDeque<Option<f64>> {
+        if self.counts.is_empty() { &self.course } else { &self.counts }
+    }
+}
+
+/// Adds the latest number to a course.
+fn keep(course: &mut VecDeque<Option<f64>>, number: Option<f64>) {
+    if course.len() == Series::COURSE {
+        course.pop_front();
+    }
+    course.push_back(number);
 }
 
 /// Metric with its values.
@@ -176,6 +206,22 @@ impl Board {
         self.metrics = shown.collect();
     }
 
+    /// Sets the one-line help of metrics with their numbers.
+    pub(crate) fn set_onelines(&mut self, texts: Vec<(usize, String)>) {
+        for (at, text) in texts {
+            if let Some(shown) = self.metrics.get_mut(at) {
+                shown.metric.oneline = text;
+            }
+        }
+    }
+
+    /// Sets the full help of a metric by its number.
+    pub(crate) fn set_help(&mut self, at: usize, text: String) {
+        if let Some(shown) = self.metrics.get_mut(at) {
+            shown.metric.help = Some(text);
+        }
+    }
+
     /// Adds a sample, in the order of the metrics.
     pub(crate) fn update(&mut self, at: Instant, sample: Vec<Readings>) {
         let elapsed = self.last.replace(at).map(|last| at.saturating_duration_since(last));
@@ -194,7 +240,7 @@ mod tests {
         let pmid = PmId::new(Domain::new(1).unwrap(), Item::new(0, 0));
         let desc = Desc { pmid, ty: Type::I32, indom: None, semantics, units: Units::NONE };
         let mut board = Board::default();
-        board.set_metrics(vec![Metric { name: "a.b".into(), oneline: String::new(), desc: Ok(desc) }]);
+        board.set_metrics(vec![Metric::new("a.b".into(), pmid, Ok(desc))]);
         board
     }
 
@@ -210,10 +256,11 @@ mod tests {
         let start = Instant::now();
         assert_eq!(put(&mut board, start, 10).rate, None);
         let series = put(&mut board, start + Duration::from_secs(2), 16);
-        assert_eq!((series.rate, series.delta, series.change), (Some(3.0), None, Some(Change::Up)));
+        assert_eq!((series.rate, series.delta, series.change), (Some(3.0), Some(6.0), Some(Change::Up)));
         let series = put(&mut board, start + Duration::from_secs(3), 2);
         assert_eq!((series.rate, series.change), (None, Some(Change::Down)));
         assert_eq!(series.course, [None, Some(3.0), None]);
+        assert_eq!(*series.values(), [Some(10.0), Some(16.0), Some(2.0)]);
     }
 
     #[test]

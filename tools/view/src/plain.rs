@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::Local;
-use pmapi::Desc;
+use pmapi::{Desc, Semantics};
 
 use crate::fleet::{Agent, Fleet, Status};
 use crate::model::{Series, Shown};
@@ -67,7 +67,7 @@ pub(crate) fn run(
 
 fn print_agent(out: &mut impl Write, agent: &Agent, full: bool) -> io::Result<()> {
     match &agent.status {
-        Status::Failed(reason) => return writeln!(out, "\n# {}: {reason}", agent.name),
+        Status::Failed(reason) | Status::NoPmcd(reason) => return writeln!(out, "\n# {}: {reason}", agent.name),
         Status::NotReady => return writeln!(out, "\n# {}: not ready", agent.name),
         Status::Starting => return writeln!(out, "\n# {}: no answer yet", agent.name),
         Status::Running => {}
@@ -133,6 +133,11 @@ pub(crate) fn difference(desc: &Desc, series: &Series) -> Option<String> {
     if let Some(rate) = series.rate {
         return Some(format!("{} {}", round(rate), per_second(desc)));
     }
+    if desc.semantics == Semantics::Counter { None } else { change(series) }
+}
+
+/// Formats the change of a number since the last sample, unless it is zero.
+pub(crate) fn change(series: &Series) -> Option<String> {
     let delta = series.delta.filter(|delta| *delta != 0.0)?;
     Some(format!("{}{}", if delta > 0.0 { "+" } else { "" }, round(delta)))
 }

@@ -1,4 +1,4 @@
-//! Agents that are to be started.
+//! Agents that are to be started, and hosts whose pmcd is asked.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -7,18 +7,31 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pcp_client::{ConnectError, Context};
 use pmapi::Config;
 use pmda::Failure;
 
-/// Agent that is to be started.
+use crate::model::clean;
+use crate::source::{Host, names_below};
+
+/// Agent that is to be started, or host whose pmcd is asked.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) name: String,
-    pub(crate) command: Command,
-    /// Names of its metrics, and its dynamic roots.
-    pub(crate) names: pmns::Tree,
-    /// File with its standard error.
-    pub(crate) log: PathBuf,
+    pub(crate) begin: Begin,
+}
+
+/// How the view gets at the metrics.
+#[derive(Debug)]
+pub(crate) enum Begin {
+    Start {
+        command: Box<Command>,
+        /// Names of the agent's metrics, and its dynamic roots.
+        names: pmns::Tree,
+        /// File with its standard error.
+        log: PathBuf,
+    },
+    Ask(Box<Host>),
 }
 
 impl Plan {
@@ -36,7 +49,26 @@ impl Plan {
         let name = name.into();
         let log = scratch.join(Path::new(&name).with_extension("log").file_name().unwrap_or(OsStr::new("log")));
         command.stderr(File::create(&log)?).process_group(0);
-        Ok(Plan { name, command, names, log })
+        Ok(Plan { name, begin: Begin::Start { command: Box::new(command), names, log } })
+    }
+
+    /// Plans to ask the pmcd of a host (pmNewContext(3)) for metrics: those at or below the given names, or without any
+    /// all but those of processes. Connects to pmcd.
+    ///
+    /// # Errors
+    /// A mistake in `host`, no connection, or a name that pmcd does not know.
+    pub fn host(host: &str, names: &[String]) -> Result<Plan, Failure> {
+        let mut context = Context::connect(host).map_err(|e| match e {
+            // The text has lines that point at the mistake.
+            ConnectError::Spec(e) => format!("host {host:?}: {}", e.reason()),
+            e => format!("host {host:?}: no connection to pmcd: {e}"),
+        })?;
+        for name in names {
+            names_below(&mut context, std::slice::from_ref(name))
+                .map_err(|e| format!("host {host:?}: metric {name:?}: {e}"))?;
+        }
+        let name = hostname(&mut context).unwrap_or_else(|| host.to_owned());
+        Ok(Plan { name, begin: Begin::Ask(Box::new(Host { context, roots: names.to_vec() })) })
     }
 
     /// Plans the start of an agent in any language, with a command line and the file of its metrics' names (PMNS(5)).
@@ -52,5 +84,16 @@ impl Plan {
         let mut command = Command::new(program);
         command.args(args);
         Ok(Plan::new(name, command, names, scratch)?)
+    }
+}
+
+/// Returns the name that a pmcd has for its host.
+fn hostname(context: &mut Context) -> Option<String> {
+    let pmid = context.lookup_name("pmcd.hostname").ok()?;
+    let sample = context.fetch(&[pmid]).ok()?;
+    let (_, value) = sample.set(0)?.values().next()?;
+    match value.atom(pmapi::Type::String).ok()? {
+        pmapi::Atom::String(name) if !name.is_empty() => Some(clean(&String::from_utf8_lossy(name))),
+        _ => None,
     }
 }

@@ -18,7 +18,8 @@ pub struct Process {
 impl Process {
     /// Returns the process with this number, or `None` if there is none, or it has ended (a zombie).
     pub fn find(pid: u32) -> Option<Process> {
-        Process::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+        // Of the main thread: the file of the process takes time in proportion to its threads.
+        Process::parse(&fs::read(format!("/proc/{pid}/task/{pid}/stat")).ok()?)
     }
 
     /// Returns this process, as other processes with the same `/proc` find it. In a PID namespace below the one of

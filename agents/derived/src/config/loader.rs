@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pcp_client::HostSpec;
-use pcp_derive::{Controls, Definitions, Scope, Setter, UnknownNames};
+use pcp_derive::{Controls, Definitions, Message, Scope, Setter, Severity, UnknownNames};
 
 use super::{Config, GroupConfig, Operands, Place, Problem};
 
@@ -57,6 +57,7 @@ impl Loader {
         let group = self.group(DERIVED);
         let before = group.definitions.len();
         let loaded = group.definitions.load_text(file, text, &mut controls);
+        group.refused += loaded.messages.iter().filter(|message| refuses_definition(message)).count();
         group.novalue |= controls.unknown_names() == UnknownNames::NoValue;
         for (definition, line) in group.definitions.iter().skip(before).zip(loaded.lines) {
             group.places.insert(definition.name().to_owned(), Place { file: Arc::clone(file), line });
@@ -64,6 +65,14 @@ impl Loader {
         self.controls = controls;
         self.config.problems.extend(loaded.messages.into_iter().map(Problem::from));
     }
+}
+
+/// Returns whether a message says that a definition was refused, and not a text or a control.
+fn refuses_definition(message: &Message) -> bool {
+    let text = message.text.as_str();
+    let of_text = text.contains("attribute") || text.ends_with("for value");
+    let of_line = text.starts_with("pmRegisterDerived(") || text.starts_with("pmLoadDerivedConfig: ") && !of_text;
+    message.severity == Severity::Error && of_line
 }
 
 impl GroupConfig {
@@ -77,6 +86,7 @@ impl GroupConfig {
             shown: HashMap::new(),
             places: HashMap::new(),
             taken: HashSet::new(),
+            refused: 0,
             described: None,
         }
     }

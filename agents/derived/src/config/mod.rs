@@ -57,6 +57,8 @@ pub(crate) struct GroupConfig {
     places: HashMap<String, Place>,
     /// Definitions copied from other groups because this group refers to them.
     taken: HashSet<String>,
+    /// Number of definitions of the group that were refused when it was loaded.
+    pub(crate) refused: usize,
     /// Place of the group's own settings, if a file has any.
     described: Option<Place>,
 }
@@ -158,8 +160,7 @@ impl From<Message> for Problem {
 impl GroupConfig {
     /// Returns whether another configuration of the group has the same effect. Ignores intervals and line numbers.
     pub(crate) fn means_the_same(&self, other: &GroupConfig) -> bool {
-        let GroupConfig { name, interval: _, operands, definitions, novalue, shown, places: _, taken, described: _ } =
-            self;
+        let GroupConfig { name, interval: _, operands, definitions, novalue, shown, taken, .. } = self;
         (name, operands, definitions) == (&other.name, &other.operands, &other.definitions)
             && (novalue, shown, taken) == (&other.novalue, &other.shown, &other.taken)
     }

@@ -74,7 +74,11 @@ impl super::Config {
                         }
                         group.shown.entry(name.clone()).or_default().name = Some(full);
                     }
-                    None => _ = group.definitions.unregister(&name),
+                    None => {
+                        // It has been found just now.
+                        let _ = group.definitions.unregister(&name);
+                        group.refused += 1;
+                    }
                 }
                 for text in texts {
                     let place = place.clone();

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 
 use super::loader::{DERIVED, Loader};
 use super::{AgentSpec, Operands, Place, Problem, Shown};
+use crate::options;
 
 /// Reads a file. A mistake in one part leaves the other parts in effect.
 pub(super) fn read(loader: &mut Loader, file: &Arc<str>, text: &[u8]) {
@@ -140,13 +141,8 @@ impl Reader<'_> {
         for entry in known.iter().filter(|entry| entry.key != "metric") {
             match entry.key {
                 "interval" => {
-                    let interval = self.parsed(*entry, pmapi::interval::parse);
-                    match interval {
-                        Some(interval) if interval.is_zero() => {
-                            self.problem(entry.value.span().start, "the interval must not be zero")
-                        }
-                        _ => self.loader.group(name).interval = interval,
-                    }
+                    let interval = self.parsed(*entry, options::time);
+                    self.loader.group(name).interval = interval;
                 }
                 "host" | "agent" if operands.is_some() => {
                     self.problem(entry.at, "operands come from a host or from agents, not from both");
@@ -283,6 +279,7 @@ impl Reader<'_> {
             Err(e) => {
                 let (detail, definition) = (SyntaxError::from(e).detail(&text).join("\n"), Some(name.to_owned()));
                 let text = format!("Error: pmRegisterDerived({name}, ...) syntax error\n{detail}");
+                target.refused += 1;
                 return self.loader.config.problems.push(Problem { place, definition, text });
             }
         };

@@ -24,7 +24,7 @@ pub(super) struct Group {
     /// Built at the first access.
     tables: OnceCell<Tables>,
     tariff: Tariff,
-    /// Nanoseconds that building the tables took, until they are charged.
+    /// Nanoseconds that building the tables, and what is derived from them, took, until they are charged.
     work: Cell<u64>,
     /// The stamps of the files that the tables are made of.
     stamps: Vec<u64>,
@@ -94,13 +94,18 @@ impl Group {
 
     #[cold]
     fn build(&self, prefix: &str) -> Tables {
+        self.charged(|| Tables::build(prefix, &self.sources))
+    }
+
+    /// Does work whose time is charged to the user of the files.
+    pub(super) fn charged<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.tariff == Tariff::Free {
-            return Tables::build(prefix, &self.sources);
+            return work();
         }
         let start = thread_time();
-        let tables = Tables::build(prefix, &self.sources);
-        self.work.set(thread_time().saturating_sub(start));
-        tables
+        let done = work();
+        self.work.set(self.work.get().saturating_add(thread_time().saturating_sub(start)));
+        done
     }
 
     /// Returns whether no other user's files share names, clusters or instance domains with these.

@@ -1,9 +1,12 @@
 //! Labels of files.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::fmt::Write as _;
 use std::str;
 
 use hashbrown::HashMap;
+use pmapi::escape::is_control;
 use pmapi::{Inst, Item, LabelFlags, LabelLevel, LabelSet, Serial};
 
 use super::numbers::exported_serial;
@@ -85,9 +88,27 @@ impl Labels {
 
 /// Parses labels as PCP's agent shows them. Merging a set writes nested names in full into the text.
 fn parse(json: &str, flags: LabelFlags) -> Option<LabelSet> {
-    let mut set = LabelSet::parse_flagged(json, flags).ok()?;
+    let mut set = LabelSet::parse_flagged(&escaped(json), flags).ok()?;
     set.merge(&set.clone()).ok()?;
     Some(set)
+}
+
+/// Escapes characters that act on a terminal, as JSON does: PCP's tools print labels as they are. The labels stay equal.
+/// JSON permits such characters only in strings, except for ASCII white space between tokens.
+fn escaped(json: &str) -> Cow<'_, str> {
+    let acts = |c: char| is_control(c) && !matches!(c, '\t' | '\n' | '\r');
+    if !json.chars().any(acts) {
+        return json.into();
+    }
+    let mut text = String::with_capacity(2 * json.len());
+    for c in json.chars() {
+        if acts(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(text, "\\u{unit:04x}"));
+        } else {
+            text.push(c);
+        }
+    }
+    text.into()
 }
 
 /// Returns the subjects of a label: one, unless its flags name several levels.

@@ -55,9 +55,9 @@ pub struct Collection {
     open: usize,
     /// The value of the control metric `reload`.
     reload: i32,
-    /// Skipped files, in the order of their names.
+    /// Skipped files, in the order of their users and names.
     skipped: Vec<Skipped>,
-    /// Index of the skipped file that was checked last.
+    /// Number of requests that have checked skipped files.
     polled: usize,
     /// Whether work was left to the next request.
     is_delayed: bool,

@@ -47,6 +47,12 @@ impl<'a> Part<'a> {
         self.group.version
     }
 
+    /// Makes data of the part, and charges the time to the user of its files like that of reading them
+    /// ([`Limits::user_work`](super::Limits::user_work)).
+    pub fn derive<T>(self, make: impl FnOnce() -> T) -> T {
+        self.group.charged(make)
+    }
+
     /// Returns whether the part has a single component directly below the prefix, and the metrics below any node are
     /// adjacent.
     pub fn is_in_order(self) -> bool {

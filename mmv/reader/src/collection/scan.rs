@@ -92,16 +92,28 @@ impl Wanted {
 const POLLED: usize = 64;
 
 impl Collection {
-    /// Returns whether a skipped file may be shown now. Each request checks some of them.
+    /// Returns whether a skipped file may be shown now. Each request checks some of them, as many of each user: a file that
+    /// is completed does not wait for the bad files of other users.
     pub(super) fn poll(&mut self) -> bool {
         let Some(directory) = self.opened.clone() else { return false };
-        let count = self.skipped.len();
+        self.polled = self.polled.wrapping_add(1);
+        let (mut users, mut start) = (Vec::new(), 0);
+        while let Some(Skipped { uid, .. }) = self.skipped.get(start) {
+            let end = self.skipped.partition_point(|file| file.uid <= *uid);
+            users.push(start..end);
+            start = end;
+        }
+        let parts = users.len().div_ceil(POLLED).max(1);
+        let users = users.chunks(POLLED).nth(self.polled % parts).unwrap_or_default();
+        let share = POLLED / users.len().max(1);
+        let first = (self.polled / parts).wrapping_mul(share);
         let mut found = false;
-        for _ in 0..count.min(POLLED) {
-            self.polled = (self.polled + 1) % count;
-            let Some(file) = self.skipped.get_mut(self.polled) else { break };
-            if file.may_differ(&directory) {
-                (file.stamp, found) = (None, true);
+        for files in users {
+            for number in (0..share.min(files.len())).map(|n| first.wrapping_add(n)) {
+                let Some(file) = self.skipped.get_mut(files.start + number % files.len()) else { continue };
+                if file.may_differ(&directory) {
+                    (file.stamp, found) = (None, true);
+                }
             }
         }
         found
@@ -201,7 +213,7 @@ impl Collection {
         kept.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         self.open_some(&mut kept);
         assign_clusters(&mut kept);
-        self.skipped.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        self.skipped.sort_unstable_by(|a, b| (a.uid, &a.name).cmp(&(b.uid, &b.name)));
         self.groups.put_sources(kept, tariff);
         changed
     }

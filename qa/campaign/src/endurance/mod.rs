@@ -40,8 +40,7 @@ const LOG: u64 = 4 << 20;
 
 /// Runs the stage for an agent.
 pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
-    let scene = Scene::new(job)?;
-    let scene = if spec.name == "derived" { scene.with_derived(&job.order.bin)? } else { scene };
+    let scene = Scene::new(job)?.with(spec, &job.order.bin)?;
     let mut honest = Honest::new(&scene)?;
     let mut host = pdus::start(job, spec, Kind::Pipe, &scene, Some(&honest))?;
     honest.go_on()?;
@@ -91,6 +90,7 @@ impl Fetches {
                 vec![(3, 14), (3, 101), (4, 0), (5, 0), (6, 0), (7, 1), (9, 0), (10, 2), (11, 0), (13, 0), (15, 0)]
             }
             "mmv" => vec![(5, 7), (5, 8), (0, 2), (12, 1), (12, 2)],
+            "openmetrics" => vec![(1, 0), (1, 1), (0, 1), (0, 5), (2, 0), (3, 0)],
             "trace" => vec![(0, 0), (0, 1), (0, 6), (0, 7), (0, 10), (0, 19), (1, 1), (3, 0)],
             _ => Vec::new(),
         };

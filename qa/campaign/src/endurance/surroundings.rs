@@ -47,6 +47,7 @@ impl Surroundings {
             },
             "mmv" => self.applications(rng),
             "trace" => self.tracers(rng),
+            "openmetrics" => self.sources(rng),
             "derived" if rng.one_in(25) => self.reload(rng, host),
             _ => Ok(()),
         }
@@ -113,6 +114,19 @@ impl Surroundings {
         }
         self.traces.push(trace);
         Ok(())
+    }
+
+    /// Adds, removes or changes a source of agent openmetrics.
+    fn sources(&self, rng: &mut Rng) -> Outcome {
+        let n = rng.below(3);
+        let (url, document) =
+            (self.scene.config().join(format!("s{n}.url")), self.scene.dir().join(format!("s{n}.txt")));
+        let rows: String = (0..rng.below(40)).map(|row| format!("rows{{n=\"{}\"}} {row}\n", row + n)).collect();
+        fs::write(&document, format!("count {}\n{rows}", rng.below(100)))?;
+        if rng.one_in(4) && url.exists() {
+            return Ok(fs::remove_file(url)?);
+        }
+        Ok(fs::write(url, format!("file://{}\n", document.display()))?)
     }
 
     /// Replaces the configuration by one with another valid or invalid metric, and reloads it.

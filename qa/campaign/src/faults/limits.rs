@@ -23,8 +23,7 @@ use super::Bench;
 const SOON: Duration = Duration::from_secs(3);
 
 pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
-    let scene = Scene::new(job)?;
-    let scene = if spec.name == "derived" { scene.with_derived(&job.order.bin)? } else { scene };
+    let scene = Scene::new(job)?.with(spec, &job.order.bin)?;
     let honest = Honest::new(&scene)?;
     let mut bench = Bench::start(job, spec, &scene, Some(&honest))?;
     let mut valid = Valid::new(spec);

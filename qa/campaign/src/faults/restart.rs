@@ -14,8 +14,7 @@ use crate::{Outcome, procs};
 use super::Bench;
 
 pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
-    let scene = Scene::new(job)?;
-    let scene = if spec.name == "derived" { scene.with_derived(&job.order.bin)? } else { scene };
+    let scene = Scene::new(job)?.with(spec, &job.order.bin)?;
     let honest = Honest::new(&scene)?;
     let mut valid = Valid::new(spec);
     let mut bench = Some(Bench::start(job, spec, &scene, Some(&honest))?);

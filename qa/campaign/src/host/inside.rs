@@ -32,6 +32,7 @@ pub(crate) fn local(spec: &Spec) -> Outcome<Box<dyn Host>> {
         "showcase" => Box::new(Local::<pmda_showcase::Showcase>::with(domain, config)?),
         "mmv" => Box::new(Local::<pmda_mmv::Mmv>::with(domain, config)?),
         "trace" => Box::new(Local::<pmda_trace::Trace>::with(domain, config)?),
+        "openmetrics" => Box::new(Local::<pmda_openmetrics::Openmetrics>::with(domain, config)?),
         _ => Box::new(Local::<pmda_derived::Derived>::with(domain, config)?),
     };
     Ok(Box::new(Inside { channel, decodes: false, reply: Vec::new() }))

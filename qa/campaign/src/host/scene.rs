@@ -8,6 +8,7 @@ use nix::unistd::{User, chown};
 
 use crate::Outcome;
 use crate::job::{Job, Order};
+use crate::spec::Spec;
 
 /// PCP's directories, below the directory of a job.
 #[derive(Clone, Debug)]
@@ -71,12 +72,40 @@ impl Scene {
         Ok(scene)
     }
 
+    /// Writes what an agent needs.
+    pub(crate) fn with(self, spec: &Spec, bin: &Path) -> Outcome<Scene> {
+        match spec.name {
+            "derived" => self.with_derived(bin),
+            "openmetrics" => self.with_openmetrics(),
+            _ => Ok(self),
+        }
+    }
+
     /// Writes a configuration for agent derived, with metrics of an agent that it starts.
     pub(crate) fn with_derived(self, bin: &Path) -> Outcome<Scene> {
         let names = self.dir.join("operands");
         fs::write(&names, NAMES)?;
         self.configure(bin, "")?;
         Ok(self)
+    }
+
+    /// Writes the honest source of agent openmetrics.
+    pub(crate) fn with_openmetrics(self) -> Outcome<Scene> {
+        fs::create_dir_all(self.config())?;
+        let document = self.dir.join("honest.txt");
+        fs::write(&document, "# TYPE count counter\ncount 12345\nrows{n=\"1\"} 1\nrows{n=\"2\"} 2\n")?;
+        fs::write(self.config().join("honest.url"), format!("file://{}\n", document.display()))?;
+        Ok(self)
+    }
+
+    /// Returns the directory of agent openmetrics' sources.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.dir.join("pmdas/openmetrics/config.d")
+    }
+
+    /// Returns the directory of instance caches and of tables of names.
+    pub(crate) fn tables(&self) -> PathBuf {
+        self.dir.join("var/config/pmda")
     }
 
     /// Replaces the configuration of agent derived by one with the additional lines `more`.

@@ -31,6 +31,10 @@ pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
             let points = Answer::Number(Type::U64, honest::POINTS as f64);
             vec![new().fetch_one(pmid(0, 6), spec.indom(1), inst, points)?]
         }
+        "openmetrics" => {
+            let count = Probe::lookup_when_bound(host, "openmetrics.honest.count")?;
+            vec![new().fetch(count, Answer::Number(Type::Double, 12_345.0))?]
+        }
         _ => {
             let twice = Probe::lookup_when_bound(host, "derived.twice")?;
             vec![new().fetch(twice, Answer::Number(Type::U32, 2e6))?]
@@ -41,6 +45,7 @@ pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
         "mmv" => pmid(5, 7),
         "trace" => pmid(0, 6),
         "derived" => pmid(0, 5),
+        "openmetrics" => pmid(1, 1),
         _ => pmid(0, 0),
     };
     let about = new()
@@ -53,6 +58,7 @@ pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
         "mmv" => Some(spec.indom(u32::from(honest::CLUSTER) << 11 | honest::ROWS.0)),
         "showcase" => Some(spec.indom(2)),
         "derived" => Some(spec.indom(0)),
+        "openmetrics" => Some(spec.indom(2)),
         _ => None,
     };
     if let Some(indom) = indom {

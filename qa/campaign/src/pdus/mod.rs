@@ -67,8 +67,7 @@ pub(crate) fn check_any(request: PduType, pmids: usize, header: Header, bytes: &
 
 /// Runs the stage for one agent in one host.
 pub(crate) fn run(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
-    let scene = Scene::new(job)?;
-    let scene = if spec.name == "derived" { scene.with_derived(&job.order.bin)? } else { scene };
+    let scene = Scene::new(job)?.with(spec, &job.order.bin)?;
     let honest = Honest::new(&scene)?;
     let mut stage = Stage::start(job, spec, kind, &scene, Some(&honest))?;
     while let Some((round, mut rng)) = job.next_round() {

@@ -1,6 +1,6 @@
 //! Stage `texts`: damaged configurations, help, name spaces and instance caches.
 
-mod damage;
+pub(crate) mod damage;
 mod expressions;
 #[path = "../../../../help/fuzz/property.rs"]
 mod help;

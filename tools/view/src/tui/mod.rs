@@ -1,5 +1,9 @@
 //! Live view in a terminal.
 
+mod about;
+mod arrange;
+mod history;
+mod keys;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -8,77 +12,37 @@ mod view;
 use std::io;
 use std::time::{Duration, Instant};
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind};
+use ratatui::crossterm::execute;
 
 use crate::fleet::Fleet;
 use crate::signals::Signals;
+use keys::Action;
 use view::View;
 
 /// Longest time that a sample delays the view, and time between checks for signals.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Action of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Action {
-    Quit,
-    Pause,
-    Scroll(i32),
-    Page(i32),
-    Top,
-    Bottom,
-    /// The next agent goes to the top.
-    NextAgent,
-    /// Shows the keys, or hides them.
-    Keys,
-    /// Begins to type a text that the shown names must contain.
-    Filter,
-    Type(char),
-    Erase,
-    /// Ends typing. The filter stays.
-    Accept,
-    /// Ends typing, and shows all metrics.
-    Clear,
-}
-
-fn action(key: KeyEvent) -> Option<Action> {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    Some(match key.code {
-        KeyCode::Char('c' | 'C') if control => Action::Quit,
-        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Action::Quit,
-        KeyCode::Char(' ' | 'p') => Action::Pause,
-        KeyCode::Up | KeyCode::Char('k') => Action::Scroll(-1),
-        KeyCode::Down | KeyCode::Char('j') => Action::Scroll(1),
-        KeyCode::PageUp => Action::Page(-1),
-        KeyCode::PageDown => Action::Page(1),
-        KeyCode::Home | KeyCode::Char('g') => Action::Top,
-        KeyCode::End | KeyCode::Char('G') => Action::Bottom,
-        KeyCode::Tab => Action::NextAgent,
-        KeyCode::Char('/') => Action::Filter,
-        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Keys,
-        _ => return None,
-    })
-}
-
-/// Returns the action of a key while a filter is typed.
-fn typed(key: KeyEvent) -> Option<Action> {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    Some(match key.code {
-        KeyCode::Char('c' | 'C') if control => Action::Quit,
-        KeyCode::Char(c) if !control => Action::Type(c),
-        KeyCode::Backspace => Action::Erase,
-        KeyCode::Enter => Action::Accept,
-        KeyCode::Esc => Action::Clear,
-        _ => return action(key),
-    })
-}
-
 /// Shows the agents until a key, a signal or the last sample ends the view.
 pub(crate) fn run(fleet: &mut Fleet, interval: Duration, samples: Option<u64>, signals: &Signals) -> io::Result<()> {
     // Switches to the alternate screen. A panic switches back, too.
     let mut terminal = ratatui::try_init()?;
-    let outcome = refresh(&mut terminal, fleet, interval, samples.filter(|samples| *samples != 0), signals);
+    let restore = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let _ = mouse(false);
+        restore(panic);
+    }));
+    let samples = samples.filter(|samples| *samples != 0);
+    let outcome = mouse(true).and_then(|()| refresh(&mut terminal, fleet, interval, samples, signals));
+    // The terminal may be gone, which the outcome says.
+    let _ = mouse(false);
     ratatui::restore();
     outcome
+}
+
+/// Takes the mouse from the terminal, or leaves it to the terminal, which selects text with it.
+fn mouse(is_ours: bool) -> io::Result<()> {
+    if is_ours { execute!(io::stdout(), EnableMouseCapture) } else { execute!(io::stdout(), DisableMouseCapture) }
 }
 
 fn refresh(
@@ -90,6 +54,7 @@ fn refresh(
 ) -> io::Result<()> {
     let mut view = View::new(interval);
     let mut next = Instant::now();
+    let mut has_input = true;
     while signals.received().is_none() {
         let now = Instant::now();
         if now >= next && !view.paused {
@@ -101,22 +66,40 @@ fn refresh(
             fleet.tick();
         }
         fleet.gather(SLICE);
-        terminal.draw(|frame| view.draw(frame, fleet.agents()))?;
+        // A list of many lines takes time, and changes only with a sample or a key.
+        if fleet.take_changed() || has_input {
+            terminal.draw(|frame| view.draw(frame, fleet.agents()))?;
+        }
         let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
+        has_input = false;
         let mut wait = SLICE.min(due);
         while event::poll(wait)? {
             wait = Duration::ZERO;
-            match event::read()? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    match if view.typing { typed(key) } else { action(key) } {
-                        Some(Action::Quit) => return Ok(()),
-                        Some(action) => view.act(action),
-                        None => {}
-                    }
-                }
-                _ => {}
+            has_input = true;
+            if !handle(event::read()?, &mut view, fleet)? {
+                return Ok(());
             }
         }
     }
     Ok(())
+}
+
+/// Handles a key, or the mouse. Returns false for the end of the view.
+fn handle(event: Event, view: &mut View, fleet: &Fleet) -> io::Result<bool> {
+    let action = match event {
+        Event::Key(key) if key.kind == KeyEventKind::Release => None,
+        Event::Key(key) if view.is_typing() => keys::typed(key),
+        Event::Key(key) => keys::action(key),
+        Event::Mouse(event) => keys::clicked(event),
+        _ => None,
+    };
+    let Some(action) = action else { return Ok(true) };
+    let goes_on = view.act(action, fleet.agents());
+    if action == Action::Mouse {
+        mouse(view.mouse)?;
+    }
+    if let Some((agent, metric)) = view.needs_help(fleet.agents()) {
+        fleet.ask_help(agent, metric);
+    }
+    Ok(goes_on)
 }

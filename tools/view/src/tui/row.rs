@@ -1,4 +1,4 @@
-//! Lines of the body.
+//! Lines of the list.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,61 +12,68 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, RenderDirection, Sparkline, Widget};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use super::arrange::Place;
 use crate::fleet::{Agent, Status};
 use crate::model::{Change, Kind, Metric, Series, Shown};
-use crate::plain::difference;
+use crate::plain::{self, difference};
 
-/// Line of the body.
+/// Whether rates of counters are shown, or their values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Numbers {
+    Rates,
+    Raw,
+}
+
+/// Line of the list, with what it shows.
 #[derive(Debug)]
 pub(super) enum Row<'a> {
     Agent(&'a Agent),
     Metric(&'a Metric),
+    /// Metric in one line.
+    Folded(&'a Shown),
     Value(&'a Desc, &'a Series),
-    /// Description of a key.
-    Key(&'static str),
     /// Reason why an agent or a metric has no values.
     NoValue(Cow<'a, str>, Color),
 }
 
 impl<'a> Row<'a> {
-    /// Returns the lines of an agent and of its metrics whose names contain `filter`. There are none if the filter leaves
-    /// out all metrics.
-    pub(super) fn of(agent: &'a Agent, filter: &str) -> Vec<Row<'a>> {
-        let mut rows = vec![Row::Agent(agent)];
-        if let Some(reason) = agent.failure() {
-            rows.push(Row::NoValue(reason.into(), Color::Red));
-            return rows;
-        }
-        let all = &agent.board.metrics;
-        for Shown { metric, values } in all.iter().filter(|shown| shown.metric.name.contains(filter)) {
-            rows.push(Row::Metric(metric));
-            match (&metric.desc, values) {
-                (Err(code), _) | (_, Err(code)) => rows.push(Row::NoValue(code.to_string().into(), Color::Yellow)),
-                (_, Ok(values)) if values.is_empty() => rows.push(Row::NoValue("no values".into(), Color::Yellow)),
-                (Ok(desc), Ok(values)) => rows.extend(values.iter().map(|series| Row::Value(desc, series))),
+    /// Returns the line at a place, unless the list has changed meanwhile.
+    pub(super) fn at(place: Place, agents: &'a [Agent]) -> Option<Row<'a>> {
+        let (agent, metric, value) = place.numbers();
+        let agent = agents.get(agent)?;
+        let shown = metric.and_then(|metric| agent.board.metrics.get(metric));
+        Some(match place {
+            Place::Agent(_) => Row::Agent(agent),
+            Place::NoMetrics(_) => Row::NoValue(agent.problem()?.into(), Color::Red),
+            Place::Metric(..) => Row::Metric(&shown?.metric),
+            Place::Folded(..) => Row::Folded(shown?),
+            Place::NoValues(..) => Row::NoValue(no_values(shown?), Color::Yellow),
+            Place::Value(..) => {
+                let Shown { metric, values } = shown?;
+                Row::Value(metric.desc.as_ref().ok()?, values.as_ref().ok()?.get(value?)?)
             }
-        }
-        if rows.len() == 1 && !filter.is_empty() { Vec::new() } else { rows }
+        })
     }
 
-    /// Returns whether the line is a heading of the lines below it.
-    pub(super) fn is_heading(&self) -> bool {
-        matches!(self, Row::Agent(_) | Row::Metric(_) | Row::Key(_))
-    }
-}
-
-impl Widget for &Row<'_> {
-    fn render(self, area: Rect, buf: &mut Buffer) {
+    pub(super) fn draw(&self, numbers: Numbers, area: Rect, buf: &mut Buffer) {
         match self {
             Row::Agent(agent) => heading(agent).render(area, buf),
             Row::Metric(metric) => draw_metric(metric, area, buf),
-            Row::Key(text) => line(&format!("   {text}"), Style::new(), area).render(area, buf),
-            Row::Value(desc, series) => draw_value(desc, series, area, buf),
+            Row::Folded(shown) => draw_folded(shown, numbers, area, buf),
+            Row::Value(desc, series) => draw_value(desc, series, numbers, area, buf),
             Row::NoValue(reason, color) => {
                 let [_, area, _] = Layout::horizontal([Length(3), Fill(1), Length(1)]).areas(area);
                 line(reason, Style::new().fg(*color), area).render(area, buf);
             }
         }
+    }
+}
+
+/// Returns the reason why a metric has no values.
+fn no_values(shown: &Shown) -> Cow<'static, str> {
+    match (&shown.metric.desc, &shown.values) {
+        (Err(code), _) | (_, Err(code)) => code.to_string().into(),
+        _ => "no values".into(),
     }
 }
 
@@ -101,6 +108,7 @@ fn heading(agent: &Agent) -> Block<'_> {
         }
         Status::Starting => ("○", Color::Yellow, "starting".to_owned()),
         Status::NotReady => ("○", Color::Yellow, "not ready".to_owned()),
+        Status::NoPmcd(_) => ("✖", Color::Red, "no connection".to_owned()),
         Status::Failed(_) => ("✖", Color::Red, "ended".to_owned()),
     };
     let domain = agent.domain.map(|domain| format!("domain {domain} · ")).unwrap_or_default();
@@ -125,8 +133,25 @@ fn draw_metric(metric: &Metric, area: Rect, buf: &mut Buffer) {
     line(&desc, Style::new().fg(Color::Cyan), words).render(words, buf);
 }
 
+/// Draws a metric in one line: with its value if it has one, or else with the number of its instances.
+fn draw_folded(shown: &Shown, numbers: Numbers, area: Rect, buf: &mut Buffer) {
+    let name = area.width / 2;
+    let [_, name, rest] = Layout::horizontal([Length(1), Length(name), Fill(1)]).areas(area);
+    line(&shown.metric.name, Style::new().bold(), name).render(name, buf);
+    match (&shown.metric.desc, &shown.values) {
+        (Ok(desc), Ok(values)) if desc.indom.is_none() && values.len() == 1 => {
+            draw_numbers(desc, &values[0], numbers, rest, buf);
+        }
+        (Ok(_), Ok(values)) if !values.is_empty() => {
+            let text = format!("  {} {}", values.len(), if values.len() == 1 { "instance" } else { "instances" });
+            line(&text, Style::new().dim(), rest).render(rest, buf);
+        }
+        _ => line(&format!("  {}", no_values(shown)), Style::new().fg(Color::Yellow), rest).render(rest, buf),
+    }
+}
+
 /// Formats type, semantics and units. The type has a short name if there are few columns.
-fn desc_words(desc: &Desc, columns: u16) -> String {
+pub(super) fn desc_words(desc: &Desc, columns: u16) -> String {
     let ty = match desc.ty {
         ty if columns >= 100 => ty.description().to_owned(),
         Type::I32 => "i32".to_owned(),
@@ -138,14 +163,34 @@ fn desc_words(desc: &Desc, columns: u16) -> String {
     format!("{ty} · {} · {units}", desc.semantics)
 }
 
-fn draw_value(desc: &Desc, series: &Series, area: Rect, buf: &mut Buffer) {
-    let [instance, value, change] = match area.width {
-        ..60 => [8, 12, 10],
-        60..100 => [12, 20, 15],
-        _ => [24, 22, 20],
+fn draw_value(desc: &Desc, series: &Series, numbers: Numbers, area: Rect, buf: &mut Buffer) {
+    let instance = match area.width {
+        ..60 => 8,
+        60..100 => 12,
+        _ => 24,
     };
-    let widths = [3, instance, 1, 1, 1, value, 2, change, 2].map(Length).into_iter().chain([Fill(1), Length(1)]);
-    let [_, instance, _, mark, _, value, _, change, _, course, _] = Layout::horizontal(widths).areas(area);
+    let [_, instance, rest] = Layout::horizontal([Length(3), Length(instance), Fill(1)]).areas(area);
+    line(&instance_name(series), Style::new(), instance).render(instance, buf);
+    draw_numbers(desc, series, numbers, rest, buf);
+}
+
+/// Returns the name of an instance, or its number if it has none.
+pub(super) fn instance_name(series: &Series) -> Cow<'_, str> {
+    match (series.inst, series.instance.as_str()) {
+        (Some(inst), "") => format!("inst {inst}").into(),
+        (_, name) => name.into(),
+    }
+}
+
+/// Draws a value, its rate or change, and its course.
+fn draw_numbers(desc: &Desc, series: &Series, numbers: Numbers, area: Rect, buf: &mut Buffer) {
+    let [value, change] = match area.width {
+        ..49 => [12, 10],
+        49..74 => [20, 15],
+        _ => [22, 20],
+    };
+    let widths = [1, 1, 1, value, 2, change, 2].map(Length).into_iter().chain([Fill(1), Length(1)]);
+    let [_, mark, _, value, _, change, _, course, _] = Layout::horizontal(widths).areas(area);
     let (sign, color) = match series.change {
         Some(Change::Up) => ("▲", Color::Green),
         Some(Change::Down) => ("▼", Color::Red),
@@ -153,28 +198,35 @@ fn draw_value(desc: &Desc, series: &Series, area: Rect, buf: &mut Buffer) {
         None => (" ", Color::Reset),
     };
     let style = if series.change.is_some() { Style::new().fg(color).bold() } else { Style::new() };
-    let name = match (series.inst, series.instance.as_str()) {
-        (Some(inst), "") => format!("inst {inst}").into(),
-        (_, name) => Cow::from(name),
-    };
-    line(&name, Style::new(), instance).render(instance, buf);
     line(sign, Style::new().fg(color), mark).render(mark, buf);
     if matches!(series.value.kind, Kind::Text(_) | Kind::Opaque) {
         let rest = value.union(course);
         return line(&series.value.text, style, rest).render(rest, buf);
     }
-    let difference = difference(desc, series).unwrap_or_default();
+    let difference = match numbers {
+        Numbers::Rates => difference(desc, series),
+        Numbers::Raw => plain::change(series),
+    };
     line(&series.value.text, style, value).right_aligned().render(value, buf);
-    line(&difference, Style::new().dim(), change).right_aligned().render(change, buf);
-    // The bars of a counter's rates begin at zero.
-    let floor = if desc.semantics == Semantics::Counter { 0.0 } else { f64::INFINITY };
-    sparkline(&series.course, course.width, floor).fg(Color::LightBlue).render(course, buf);
+    line(&difference.unwrap_or_default(), Style::new().dim(), change).right_aligned().render(change, buf);
+    let (numbers, floor) = course_of(desc, series, numbers);
+    sparkline(numbers, course, floor).fg(Color::LightBlue).render(course, buf);
+}
+
+/// Returns the numbers of a course, and a number that is not above its lowest bar. The bars of rates begin at zero.
+pub(super) fn course_of<'s>(desc: &Desc, series: &'s Series, numbers: Numbers) -> (&'s VecDeque<Option<f64>>, f64) {
+    match (desc.semantics, numbers) {
+        (Semantics::Counter, Numbers::Rates) => (&series.course, 0.0),
+        (_, Numbers::Raw) => (series.values(), f64::INFINITY),
+        _ => (&series.course, f64::INFINITY),
+    }
 }
 
 /// Draws the latest numbers, with the last one at the right. The lowest bar is the smallest number, or `floor` if that
 /// is less. Equal numbers are a line in the middle.
-fn sparkline(course: &VecDeque<Option<f64>>, columns: u16, floor: f64) -> Sparkline<'static> {
-    let shown = || course.iter().rev().take(columns.into()).map(|v| v.filter(|v| v.is_finite()));
+pub(super) fn sparkline(course: &VecDeque<Option<f64>>, area: Rect, floor: f64) -> Sparkline<'static> {
+    let shown = || course.iter().rev().take(area.width.into()).map(|v| v.filter(|v| v.is_finite()));
+    let highest = u64::from(area.height.max(1)) * 8;
     let high = shown().flatten().fold(f64::NEG_INFINITY, f64::max);
     let low = shown().flatten().fold(floor, f64::min);
     let bar = |v: f64| match high - low {
@@ -183,13 +235,13 @@ fn sparkline(course: &VecDeque<Option<f64>>, columns: u16, floor: f64) -> Sparkl
             if high == 0.0 {
                 1
             } else {
-                4
+                highest / 2
             }
         }
-        span => 1 + ((v - low) / span * 7.0).round() as u64,
+        span => 1 + ((v - low) / span * (highest - 1) as f64).round() as u64,
     };
     let bars = shown().map(|v| v.map(bar));
-    Sparkline::default().data(bars).max(8).direction(RenderDirection::RightToLeft)
+    Sparkline::default().data(bars).max(highest).direction(RenderDirection::RightToLeft)
 }
 
 #[cfg(test)]
@@ -209,7 +261,7 @@ mod tests {
         let drawn = |course: &[Option<f64>], columns, floor| {
             let area = Rect::new(0, 0, columns, 1);
             let mut buf = Buffer::empty(area);
-            sparkline(&course.iter().copied().collect(), columns, floor).render(area, &mut buf);
+            sparkline(&course.iter().copied().collect(), area, floor).render(area, &mut buf);
             (0..columns).map(|x| buf[(x, 0)].symbol()).collect::<String>()
         };
         assert_eq!(drawn(&[0.0, 1.0, 2.0, 7.0].map(Some), 6, f64::INFINITY), "  ▁▂▃█");

@@ -4,18 +4,25 @@ use pcp_pdu::result::RawValue;
 use pmapi::{Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Modifier;
 
+use super::keys::Direction;
 use super::*;
 use crate::fleet::{Agent, Status};
 use crate::model::{Board, Metric, Reading, Readings, Value};
 
 #[test]
-fn keys() {
-    let key = |code| action(KeyEvent::new(code, KeyModifiers::NONE));
+fn each_key_that_is_shown_does_something() {
+    let key = |code| keys::action(KeyEvent::new(code, KeyModifiers::NONE));
     assert_eq!(key(KeyCode::Char('q')), Some(Action::Quit));
     assert_eq!(key(KeyCode::Char('c')), None);
-    assert_eq!(action(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Some(Action::Quit));
+    assert_eq!(keys::action(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Some(Action::Quit));
     assert_eq!(key(KeyCode::PageDown), Some(Action::Page(1)));
+    let shown = keys::KEYS.iter().flat_map(|line| line[..14].split_whitespace());
+    for letter in shown.filter_map(|word| word.chars().next().filter(|_| word.chars().count() == 1)) {
+        assert!(key(KeyCode::Char(letter)).is_some(), "{letter}");
+    }
 }
 
 fn domain() -> Domain {
@@ -26,7 +33,7 @@ fn metric(item: u16, name: &str, ty: Type, semantics: Semantics, indom: Option<u
     let indom = indom.map(|serial| InDom::new(domain(), Serial::new(serial)));
     let units = if semantics == Semantics::Counter { Units::KBYTES } else { Units::NONE };
     let desc = Desc { pmid: PmId::new(domain(), Item::new(0, item)), ty, indom, semantics, units };
-    Metric { name: name.to_owned(), oneline: "What it is".to_owned(), desc: Ok(desc) }
+    Metric { oneline: "What it is".to_owned(), ..Metric::new(name.to_owned(), desc.pmid, Ok(desc)) }
 }
 
 fn reading(inst: Option<(u32, &str)>, value: i32) -> Reading {
@@ -78,13 +85,51 @@ fn agents() -> [Agent; 2] {
     [Agent::idle("demo", Some(domain()), Status::Running, board), Agent::idle("other", None, ended, Board::default())]
 }
 
-/// Draws the screen. Leaves out the first line, which contains the time.
-fn screen(view: &mut View, columns: u16, rows: u16) -> Vec<String> {
+fn terminal(view: &mut View, agents: &[Agent], columns: u16, rows: u16) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    terminal.draw(|frame| view.draw(frame, &agents())).unwrap();
+    terminal.draw(|frame| view.draw(frame, agents)).unwrap();
+    terminal
+}
+
+/// Draws the screen. Leaves out the first line, which contains the time.
+fn screen_of(view: &mut View, agents: &[Agent], columns: u16, rows: u16) -> Vec<String> {
+    let terminal = terminal(view, agents, columns, rows);
     let buffer = terminal.backend().buffer();
     let line = |y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
     (1..rows).map(line).collect()
+}
+
+fn screen(view: &mut View, columns: u16, rows: u16) -> Vec<String> {
+    screen_of(view, &agents(), columns, rows)
+}
+
+/// Returns the selected line.
+fn selected(view: &mut View, rows: u16) -> String {
+    let terminal = terminal(view, &agents(), 80, rows);
+    let buffer = terminal.backend().buffer();
+    let is_reversed = |y: &u16| buffer[(0, *y)].modifier.contains(Modifier::REVERSED);
+    let y = (1..rows - 1).find(is_reversed).unwrap();
+    (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned()
+}
+
+fn act(view: &mut View, action: Action) {
+    assert!(view.act(action, &agents()));
+}
+
+/// Types keys, and returns the screen.
+fn keys(view: &mut View, keys: &[KeyCode], rows: u16) -> Vec<String> {
+    screen(view, 80, rows);
+    for code in keys {
+        let key = KeyEvent::new(*code, KeyModifiers::NONE);
+        let action = if view.is_typing() { keys::typed(key) } else { keys::action(key) };
+        act(view, action.unwrap());
+        screen(view, 80, rows);
+    }
+    screen(view, 80, rows)
+}
+
+fn letters(text: &str) -> Vec<KeyCode> {
+    text.chars().map(KeyCode::Char).collect()
 }
 
 #[test]
@@ -106,7 +151,7 @@ fn eighty_columns() {
  ✖ other ───────────────────────────────────────────────────── pid 4711 · ended
    the agent has closed the connection
 
- q quit · space pause · ↑ ↓ PgUp PgDn Tab scroll · / filter · ? keys";
+ q quit · space pause · Enter history · / search · f filter · ? keys";
     assert_eq!(screen(&mut view, 80, 17).join("\n"), expected.trim_start_matches('\n'));
 }
 
@@ -114,33 +159,30 @@ fn eighty_columns() {
 fn scrolling_keeps_the_heading() {
     let mut view = View::new(Duration::from_secs(1));
     screen(&mut view, 80, 6);
-    view.act(Action::Scroll(5));
+    act(&mut view, Action::Scroll(5));
     let shown = screen(&mut view, 80, 6);
     assert!(shown[0].starts_with(" demo.level"), "{shown:?}");
     assert!(shown[1].starts_with(" demo.text"), "{shown:?}");
     assert!(shown[4].ends_with("6–9 of 14"), "{shown:?}");
-    view.act(Action::Bottom);
+    assert!(selected(&mut view, 6).starts_with(" demo.text"));
+    act(&mut view, Action::Bottom);
     assert!(screen(&mut view, 80, 6)[4].ends_with("11–14 of 14"));
-    view.act(Action::Page(-1));
-    assert!(screen(&mut view, 80, 6)[4].ends_with("8–11 of 14"));
-    view.act(Action::Top);
+    act(&mut view, Action::Page(-1));
+    assert!(selected(&mut view, 6).starts_with(" demo.empty"));
+    act(&mut view, Action::Page(-1));
+    assert!(screen(&mut view, 80, 6)[4].ends_with("7–10 of 14"));
+    act(&mut view, Action::Top);
     assert!(screen(&mut view, 80, 6)[4].ends_with("1–4 of 14"));
+    assert!(selected(&mut view, 6).starts_with(" ● demo"));
 }
 
 #[test]
 fn a_filter_leaves_names_that_contain_it() {
     let mut view = View::new(Duration::from_secs(1));
-    let keys = |view: &mut View, codes: &[KeyCode]| {
-        for code in codes {
-            let key = KeyEvent::new(*code, KeyModifiers::NONE);
-            view.act(if view.typing { typed(key) } else { action(key) }.unwrap());
-        }
-        screen(view, 80, 8)
-    };
     // While the filter is typed, letters are no commands.
-    let shown = keys(&mut view, &[KeyCode::Char('/'), KeyCode::Char('e'), KeyCode::Char('q'), KeyCode::Backspace]);
+    let shown = keys(&mut view, &[letters("feq"), vec![KeyCode::Backspace]].concat(), 8);
     assert_eq!(shown[6], " names with: e▏ Enter · Esc shows all                                 1–6 of 14");
-    let shown = keys(&mut view, &[KeyCode::Char('x'), KeyCode::Enter]);
+    let shown = keys(&mut view, &[KeyCode::Char('x'), KeyCode::Enter], 8);
     let expected = "
  ● demo ────────────────────────────────────── domain 42 · pid 4711 · 5 metrics
  demo.text  What it is                                 string · discrete · none
@@ -148,29 +190,186 @@ fn a_filter_leaves_names_that_contain_it() {
  ✖ other ───────────────────────────────────────────────────── pid 4711 · ended
    the agent has closed the connection
 
- names with \"ex\" · / Esc shows all · ? keys";
+ names with \"ex\" · f Esc shows all · ? keys";
     assert_eq!(shown.join("\n"), expected.trim_start_matches('\n'));
-    keys(&mut view, &[KeyCode::Char('/'), KeyCode::Esc]);
+    assert!(keys(&mut view, &[KeyCode::Esc], 8)[1].starts_with(" demo.count"));
+    // Names of instances, too.
+    let shown = keys(&mut view, &[letters("fright"), vec![KeyCode::Enter]].concat(), 8);
+    assert!(shown[1].starts_with(" demo.level") && shown[2].starts_with("   right"), "{shown:?}");
+    keys(&mut view, &[KeyCode::Char('f'), KeyCode::Esc], 8);
     assert!(screen(&mut view, 80, 8)[1].starts_with(" demo.count"));
+    // Without a filter, Esc ends the view.
+    assert!(!view.act(Action::Back, &agents()));
 }
 
 #[test]
 fn tab_shows_the_next_agent_and_a_question_mark_the_keys() {
     let mut view = View::new(Duration::from_secs(1));
     screen(&mut view, 80, 4);
-    view.act(Action::NextAgent);
+    act(&mut view, Action::NextAgent);
     assert!(screen(&mut view, 80, 4)[0].starts_with(" ✖ other"));
-    view.act(Action::NextAgent);
+    act(&mut view, Action::NextAgent);
     assert!(screen(&mut view, 80, 4)[0].starts_with(" ● demo"));
     // The last agent may be too short to begin at the top.
-    for first in [" demo.level", " ● demo"] {
-        view.act(Action::NextAgent);
+    for (first, at) in [(" demo.level", " ✖ other"), (" ● demo", " ● demo")] {
+        act(&mut view, Action::NextAgent);
         assert!(screen(&mut view, 80, 11)[0].starts_with(first));
+        assert!(selected(&mut view, 11).starts_with(at));
     }
-    view.act(Action::Keys);
+    act(&mut view, Action::Keys);
     assert!(screen(&mut view, 80, 12)[6].starts_with("   Tab           to the next agent"));
-    view.act(Action::Keys);
+    act(&mut view, Action::Keys);
     assert!(screen(&mut view, 80, 4)[0].starts_with(" ● demo"));
+}
+
+#[test]
+fn instances_are_sorted() {
+    let mut view = View::new(Duration::from_secs(1));
+    let order = |view: &mut View| {
+        let shown = screen(view, 80, 17);
+        let at = |name: &str| shown.iter().position(|line| line.starts_with(name)).unwrap();
+        (at(" demo.count") < at(" demo.broken"), at("   left") < at("   right"))
+    };
+    assert_eq!(order(&mut view), (true, true));
+    act(&mut view, Action::Sort);
+    assert_eq!(order(&mut view), (false, true));
+    act(&mut view, Action::Sort);
+    assert_eq!(order(&mut view), (true, false));
+    // left has changed by 2, right has not changed.
+    act(&mut view, Action::Sort);
+    assert_eq!(order(&mut view), (true, true));
+    act(&mut view, Action::Sort);
+    assert_eq!(order(&mut view), (true, true));
+}
+
+#[test]
+fn folded_metrics_have_one_line() {
+    let mut view = View::new(Duration::from_secs(1));
+    let shown = keys(&mut view, &letters("z"), 10);
+    let expected = "
+ ● demo ────────────────────────────────────── domain 42 · pid 4711 · 5 metrics
+ demo.count                               ▲           14   4 Kbyte/s          █
+ demo.level                                2 instances
+ demo.text                                ● \"off\"
+ demo.broken                               No permission to perform requested o…
+ demo.empty                                no values
+ ✖ other ───────────────────────────────────────────────────── pid 4711 · ended
+   the agent has closed the connection
+";
+    assert_eq!(shown[..8].join("\n"), expected.trim_matches('\n'));
+    // Enter unfolds the instances of a metric, and folds them.
+    act(&mut view, Action::Move(2));
+    let shown = keys(&mut view, &[KeyCode::Enter], 12);
+    assert!(shown[3].starts_with("   left") && shown[4].starts_with("   right"), "{shown:?}");
+    let shown = keys(&mut view, &[KeyCode::Down, KeyCode::Left], 12);
+    assert!(shown[3].starts_with(" demo.text"), "{shown:?}");
+    assert!(selected(&mut view, 12).starts_with(" demo.level"));
+    assert!(keys(&mut view, &letters("z"), 12)[2].starts_with("                ▲"));
+}
+
+#[test]
+fn a_search_finds_metrics_and_instances() {
+    let mut view = View::new(Duration::from_secs(1));
+    keys(&mut view, &[letters("/t"), vec![KeyCode::Enter]].concat(), 17);
+    assert!(selected(&mut view, 17).starts_with(" demo.count"));
+    let mut next = |direction| {
+        act(&mut view, Action::Next(direction));
+        selected(&mut view, 17).trim_start().split(' ').next().unwrap().to_owned()
+    };
+    for expected in ["left", "right", "demo.text"] {
+        assert_eq!(next(Direction::Forward), expected);
+    }
+    assert_eq!(next(Direction::Backward), "right");
+    keys(&mut view, &[letters("/nothing"), vec![KeyCode::Enter]].concat(), 17);
+    assert!(selected(&mut view, 17).starts_with("   right"));
+}
+
+#[test]
+fn help_of_a_metric() {
+    let mut view = View::new(Duration::from_secs(1));
+    let mut agents = agents();
+    screen(&mut view, 80, 17);
+    act(&mut view, Action::Move(1));
+    act(&mut view, Action::Help);
+    assert_eq!(view.needs_help(&agents), Some((0, 0)));
+    let shown = screen(&mut view, 80, 17).join("\n");
+    assert!(shown.starts_with("demo.count\nWhat it is\n\nPMID       42.0.0\n"), "{shown}");
+    assert!(shown.contains("The help has been requested."), "{shown}");
+    agents[0].board.set_help(0, "First line.\nSecond line.".to_owned());
+    assert_eq!(view.needs_help(&agents), None);
+    let shown = screen_of(&mut view, &agents, 80, 17).join("\n");
+    assert!(shown.contains("units      Kbyte") && shown.contains("\nFirst line.\nSecond line.\n"), "{shown}");
+    act(&mut view, Action::Move(3));
+    assert!(screen_of(&mut view, &agents, 80, 17)[0].starts_with("PMID"));
+    act(&mut view, Action::Back);
+    assert!(screen(&mut view, 80, 17)[0].starts_with(" ● demo"));
+}
+
+#[test]
+fn history_of_a_value() {
+    let mut view = View::new(Duration::from_secs(1));
+    screen(&mut view, 80, 17);
+    act(&mut view, Action::Move(4));
+    let shown = keys(&mut view, &[KeyCode::Enter], 12);
+    assert_eq!(shown[0], " demo.level  left");
+    assert_eq!(shown[2], " now 3  -2");
+    assert_eq!(shown[4], format!(" 5{}█", " ".repeat(75)));
+    assert!(shown[8].starts_with(" 3 ") && shown[8].ends_with("█▁"), "{shown:?}");
+    assert_eq!(shown[9], " least 3 · mean 4 · most 5 · the last 2 samples");
+    // The next value, past the heading in between: a text has no history.
+    assert_eq!(keys(&mut view, &[KeyCode::Down], 12)[0], " demo.level  right");
+    assert_eq!(keys(&mut view, &[KeyCode::Down], 12)[0], " The value has no history: it is gone, or no number.");
+    keys(&mut view, &[KeyCode::Up, KeyCode::Up, KeyCode::Up], 12);
+    let shown = keys(&mut view, &[], 12);
+    assert_eq!((shown[0].as_str(), shown[2].as_str()), (" demo.count", " now 14  4 Kbyte/s"));
+    let shown = keys(&mut view, &letters("r"), 12);
+    assert_eq!(
+        (shown[2].as_str(), shown[9].as_str()),
+        (" now 14  +4", " least 10 · mean 12 · most 14 · the last 2 samples")
+    );
+    assert!(keys(&mut view, &[KeyCode::Esc], 12)[0].starts_with(" ● demo"));
+}
+
+#[test]
+fn the_mouse_selects_and_opens() {
+    let mut view = View::new(Duration::from_secs(1));
+    screen(&mut view, 80, 17);
+    // The first line of the screen is its head.
+    act(&mut view, Action::Click(5));
+    assert!(selected(&mut view, 17).starts_with("   left"));
+    act(&mut view, Action::Click(5));
+    assert_eq!(screen(&mut view, 80, 17)[0], " demo.level  left");
+    act(&mut view, Action::Click(5));
+    assert!(screen(&mut view, 80, 17)[0].starts_with(" ● demo"));
+    for nowhere in [0, 16, 200] {
+        act(&mut view, Action::Click(nowhere));
+        assert!(selected(&mut view, 17).starts_with("   left"));
+    }
+}
+
+#[test]
+fn ten_thousand_instances() {
+    let mut board = Board::default();
+    board.set_metrics(vec![metric(1, "demo.level", Type::I32, Semantics::Instant, Some(0))]);
+    let names: Vec<String> = (0..10_000).map(|inst| format!("i{inst:05}")).collect();
+    let readings = |inst| reading(Some((inst, &names[inst as usize])), (inst * 7919 % 10_007) as i32);
+    board.update(Instant::now(), vec![Ok((0..10_000).map(readings).collect())]);
+    let agents = [Agent::idle("demo", Some(domain()), Status::Running, board)];
+    let mut view = View::new(Duration::from_secs(1));
+    screen_of(&mut view, &agents, 80, 10);
+    assert!(view.act(Action::Bottom, &agents));
+    let shown = screen_of(&mut view, &agents, 80, 10);
+    assert!(shown[0].starts_with(" demo.level") && shown[7].starts_with("   i09999"), "{shown:?}");
+    assert!(shown[8].ends_with("9995–10002 of 10002"), "{shown:?}");
+    // The selected instance stays selected when the order changes.
+    for _ in 0..2 {
+        assert!(view.act(Action::Sort, &agents));
+    }
+    let shown = screen_of(&mut view, &agents, 80, 10);
+    assert!(shown.iter().any(|line| line.starts_with("   i09999")), "{shown:?}");
+    assert!(view.act(Action::Top, &agents));
+    let shown = screen_of(&mut view, &agents, 80, 10);
+    assert!(shown[2].contains(" 10006 "), "{shown:?}");
 }
 
 #[test]

@@ -56,6 +56,8 @@ impl Agent for Template {
         let Options { dir, every } = Options::from_arg_matches(setup.options())?;
         // pmcd waits until `is_ready`. Otherwise the first clients, and Install, find no values.
         setup.not_ready();
+        // `stdpmid`, the list of domains of the host, has it after the installation.
+        setup.reserve_domain();
         let files = setup
             .metric("template.files", FILES, Type::U64)
             .units(Units::COUNT);

@@ -26,6 +26,8 @@ impl Agent for Template {
     const DOMAIN: u16 = 510;
 
     fn new(setup: &mut Setup) -> Start<Self> {
+        // `stdpmid`, the list of domains of the host, has it after the installation.
+        setup.reserve_domain();
         let lines = setup
             .metric("template.lines", LINES, Type::U64)
             .units(Units::COUNT);

@@ -40,6 +40,8 @@ impl Agent for Template {
     /// Declares the metrics. A metric is an instant value without a unit unless it says otherwise.
     fn new(setup: &mut Setup) -> Start<Self> {
         let options = Options::from_arg_matches(setup.options())?;
+        // `stdpmid`, the list of domains of the host, has it after the installation.
+        setup.reserve_domain();
 
         let fetches = setup.metric("template.fetches", FETCHES, Type::U64);
         fetches.counter().units(Units::COUNT).help(

@@ -42,6 +42,8 @@ impl Agent for Template {
     const DOMAIN: u16 = 510;
 
     fn new(setup: &mut Setup) -> Start<Self> {
+        // `stdpmid`, the list of domains of the host, has it after the installation.
+        setup.reserve_domain();
         setup.indom(INTERFACE).help(
             "Network interfaces",
             "The interfaces that the kernel knows.",

@@ -1,6 +1,8 @@
 //! Calls and fetches compared with libpcp, by a C program that prints what it says of an archive.
 #![allow(clippy::unwrap_used)]
 
+mod interpolate;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -148,8 +150,11 @@ impl<'a> Ours<'a> {
         }
     }
 
-    fn fetch(mut self, direction: Direction, step: usize, profile: &str) -> Vec<u8> {
-        let wanted: Vec<PmId> = self.pmids.iter().copied().step_by(step).collect();
+    fn wanted(&self, step: usize) -> Vec<PmId> {
+        self.pmids.iter().copied().step_by(step).collect()
+    }
+
+    fn profile(&self, profile: &str) -> Profile {
         let mut chosen = Profile::new(if profile == "all" { State::Include } else { State::Exclude });
         for indom in self.indoms.iter().filter(|_| profile == "even") {
             let even = self.meta.instances_ever(*indom).unwrap_or_default();
@@ -158,6 +163,11 @@ impl<'a> Ours<'a> {
                 chosen.add(*indom, &even);
             }
         }
+        chosen
+    }
+
+    fn fetch(mut self, direction: Direction, step: usize, profile: &str) -> Vec<u8> {
+        let (wanted, chosen) = (self.wanted(step), self.profile(profile));
         let mut cursor = self.archive.cursor();
         let label = self.archive.label().start;
         let mut end = self.archive.end().unwrap();

@@ -1,0 +1,351 @@
+//! Compares agent `openmetrics` with PCP's agent, which is written in Python, each under a pmcd of its own. Run it with
+//! `cargo bench -p pmda-openmetrics [-- SCENE…]`, as root, where PCP and python3-requests are installed.
+//!
+//! | scene | what it measures |
+//! |---|---|
+//! | `fetch` | a fetch of 1,000 metrics of 10 instances: time, CPU time of the agent for each value, and its memory |
+//! | `meta` | `pminfo -fdlmtT` of 27,000 lines: CPU time of the agent |
+//! | `start` | 100 sources of 100 metrics: time until the agent answers, and its memory |
+//! | `thousand` | 1,000 sources of 10 metrics, for this agent only |
+//! | `hang`, `trickle`, `script` | longest request of other clients while one source is bad, and is asked |
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+mod server;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use pcp_client::{Context, Settings};
+use server::Server;
+use tempfile::TempDir;
+use testkit::{Agent, Pcp, Pmcd};
+
+/// An agent, PCP's or this one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum By {
+    Pcp,
+    Us,
+}
+
+const BOTH: [By; 2] = [By::Pcp, By::Us];
+
+/// Names of the agent's metrics.
+const NAMES: &str = "root {\n openmetrics 144:*:*\n}\n";
+
+/// A configuration directory.
+struct Scene {
+    pcp: Pcp,
+    dir: TempDir,
+    server: Server,
+}
+
+/// An agent under a pmcd of its own.
+struct Running {
+    pmcd: Pmcd,
+    started: Duration,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(dir.path().join("config.d")).unwrap();
+        Scene { pcp: Pcp::required(), dir, server: Server::start() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn url(&self, name: &str, path: &str) {
+        let url = format!("http://127.0.0.1:{}{path}\n", self.server.port);
+        fs::write(self.path(&format!("config.d/{name}.url")), url).unwrap();
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let path = self.path(&format!("config.d/{name}"));
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn start(&self, by: By) -> Running {
+        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+        let binary = match by {
+            By::Us => PathBuf::from(env!("CARGO_BIN_EXE_pmdaopenmetrics")),
+            By::Pcp => {
+                let program = Path::new(self.pcp.config("PCP_PMDAS_DIR")).join("openmetrics/pmdaopenmetrics.python");
+                let script = self.path("python");
+                fs::write(&script, format!("#!/bin/sh\nexec /usr/bin/python3 {} \"$@\"\n", program.display())).unwrap();
+                fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+                script
+            }
+        };
+        let agent = Agent::new("openmetrics", 144, binary).names(NAMES).not_ready();
+        let agent = agent.args(["-l", "openmetrics.log", "-u", &user, "-c"]).args([self.path("config.d")]);
+        let begin = Instant::now();
+        let pmcd = self.pcp.pmcd().agent(agent).options(["-t", "60"]).start();
+        let mut running = Running { pmcd, started: Duration::ZERO };
+        let mut client = running.client();
+        while client.lookup_name("openmetrics.control.debug").and_then(|pmid| value(&mut client, pmid)).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(120), "{by:?} does not start");
+            thread::sleep(Duration::from_millis(5));
+        }
+        running.started = begin.elapsed();
+        running
+    }
+}
+
+fn value(client: &mut Context, pmid: pmapi::PmId) -> pmapi::Result<usize> {
+    let sample = client.fetch(&[pmid])?;
+    let set = sample.set(0).ok_or(pmapi::Error::VALUE)?;
+    set.error.map_or(Ok(set.values().count()), Err)
+}
+
+impl Running {
+    fn client(&self) -> Context {
+        Context::new(self.pmcd.host().parse().unwrap(), Settings::default()).unwrap()
+    }
+
+    fn pid(&self) -> i32 {
+        self.pmcd.agent_pid("openmetrics").expect("the agent runs")
+    }
+
+    /// CPU time of the agent.
+    fn cpu(&self) -> Duration {
+        clock_gettime(clock_getcpuclockid(Pid::from_raw(self.pid())).unwrap()).unwrap().into()
+    }
+
+    /// Resident memory of the agent, in MB.
+    fn memory(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
+    }
+}
+
+/// The figures of both agents.
+#[derive(Default)]
+struct Figures(BTreeMap<(usize, &'static str), Vec<(By, f64)>>);
+
+impl Figures {
+    fn add(&mut self, order: usize, what: &'static str, by: By, figure: f64) {
+        self.0.entry((order, what)).or_default().push((by, figure));
+    }
+
+    fn show(&self, scene: &str) {
+        println!("{scene:<44} {:>10} {:>10} {:>8}", "PCP", "this agent", "ratio");
+        for ((_, what), figures) in &self.0 {
+            let of = |by| figures.iter().find(|(of, _)| *of == by).map(|(_, figure)| *figure);
+            match (of(By::Pcp), of(By::Us)) {
+                (Some(theirs), Some(ours)) => {
+                    println!("    {what:<40} {theirs:>10.3} {ours:>10.3} {:>8.4}", ours / theirs);
+                }
+                (_, ours) => println!("    {what:<40} {:>10} {:>10.3}", "", ours.unwrap_or_default()),
+            }
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// A fetch of all metrics of one source.
+fn fetch() {
+    const ROUNDS: usize = 30;
+    let scene = Scene::new();
+    scene.url("src", "/m/1000/10");
+    let agents = BOTH.map(|by| (by, scene.start(by)));
+    let mut clients = agents.each_ref().map(|(by, agent)| {
+        let mut client = agent.client();
+        let names = client.traverse("openmetrics.src").unwrap();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let pmids: Vec<_> = client.lookup_names(&names).unwrap().into_iter().flatten().collect();
+        assert_eq!(pmids.len(), 1000, "{by:?}");
+        client.fetch(&pmids).unwrap();
+        (client, pmids, Vec::new(), Duration::ZERO)
+    });
+    for _ in 0..ROUNDS {
+        for ((_, agent), (client, pmids, times, cpu)) in agents.iter().zip(&mut clients) {
+            let (before, begin) = (agent.cpu(), Instant::now());
+            let sample = client.fetch(pmids).unwrap();
+            times.push(begin.elapsed());
+            *cpu += agent.cpu() - before;
+            assert_eq!(sample.sets().map(|set| set.values().count()).sum::<usize>(), 10_000);
+        }
+    }
+    let mut figures = Figures::default();
+    for ((by, agent), (_, _, times, cpu)) in agents.iter().zip(&mut clients) {
+        times.sort_unstable();
+        figures.add(0, "fetch, median, ms", *by, milliseconds(times[times.len() / 2]));
+        figures.add(1, "CPU for each value, µs", *by, cpu.as_secs_f64() * 1e6 / (ROUNDS * 10_000) as f64);
+        figures.add(2, "memory, MB", *by, agent.memory());
+    }
+    figures.show("fetch: 1,000 metrics of 10 instances");
+}
+
+/// All that pminfo can show.
+fn meta() {
+    let scene = Scene::new();
+    for source in 0..20 {
+        scene.url(&format!("src{source}"), &format!("/m/50/5/{source}"));
+    }
+    let mut figures = Figures::default();
+    for by in BOTH {
+        let agent = scene.start(by);
+        thread::sleep(Duration::from_secs(1));
+        let before = agent.cpu();
+        let output = agent.pmcd.run("pminfo", ["-fdlmtT", "openmetrics.src0", "openmetrics.src1"]).text;
+        figures.add(0, "CPU, ms, 2 sources of 50 metrics", by, milliseconds(agent.cpu() - before));
+        figures.add(1, "lines", by, output.lines().count() as f64);
+        let before = agent.cpu();
+        let names: Vec<String> = (0..20).map(|source| format!("openmetrics.src{source}")).collect();
+        let output = agent.pmcd.run("pminfo", ["-fdlmtT"].into_iter().chain(names.iter().map(String::as_str))).text;
+        figures.add(2, "CPU, ms, 20 sources of 50 metrics", by, milliseconds(agent.cpu() - before));
+        figures.add(3, "lines of these", by, output.lines().count() as f64);
+    }
+    figures.show("meta: pminfo -fdlmtT");
+}
+
+/// The start with many sources.
+fn start() {
+    let scene = Scene::new();
+    for source in 0..100 {
+        scene.url(&format!("source{source}"), &format!("/m/100/0/{source}"));
+    }
+    let mut figures = Figures::default();
+    for by in BOTH {
+        let agent = scene.start(by);
+        figures.add(0, "start, s", by, agent.started.as_secs_f64());
+        figures.add(1, "memory, MB", by, agent.memory());
+    }
+    figures.show("start: 100 sources of 100 metrics");
+}
+
+/// Very many sources.
+fn thousand() {
+    let scene = Scene::new();
+    for source in 0..1000 {
+        scene.url(&format!("source{source}"), &format!("/m/10/0/{source}"));
+    }
+    let agent = scene.start(By::Us);
+    let mut figures = Figures::default();
+    figures.add(0, "start, s", By::Us, agent.started.as_secs_f64());
+    let mut client = agent.client();
+    let begin = Instant::now();
+    let mut names = client.traverse("openmetrics").unwrap();
+    while names.len() < 10_000 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{} metrics", names.len());
+        names = client.traverse("openmetrics").unwrap();
+    }
+    figures.add(1, "until all have metrics, s more", By::Us, begin.elapsed().as_secs_f64());
+    names.retain(|name| name.contains(".source"));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pmids: Vec<_> = client.lookup_names(&names).unwrap().into_iter().flatten().collect();
+    let mut times = Vec::new();
+    let before = agent.cpu();
+    for _ in 0..10 {
+        let begin = Instant::now();
+        client.fetch(&pmids).unwrap();
+        times.push(begin.elapsed());
+    }
+    times.sort_unstable();
+    figures.add(2, "fetch of all, median, ms", By::Us, milliseconds(times[5]));
+    figures.add(3, "CPU for each value, µs", By::Us, (agent.cpu() - before).as_secs_f64() * 1e6 / 10.0 / 10_000.0);
+    figures.add(4, "memory, MB", By::Us, agent.memory());
+    figures.show("thousand: 1,000 sources of 10 metrics");
+}
+
+/// Sends a request again and again, and returns the durations.
+fn ask(mut client: Context, names: &[&str], pause: Duration, stop: &AtomicBool) -> Vec<Duration> {
+    let mut times = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let begin = Instant::now();
+        let pmids: pmapi::Result<Vec<_>> = names.iter().map(|name| client.lookup_name(name)).collect();
+        if pmids.and_then(|pmids| client.fetch(&pmids)).is_err() {
+            // pmcd may have dropped the agent, or be busy.
+            let _ = client.reconnect();
+        }
+        times.push(begin.elapsed());
+        thread::sleep(pause);
+    }
+    times
+}
+
+/// Longest requests of other clients while one source is bad.
+fn bad(kind: &str) {
+    const TIME: Duration = Duration::from_secs(15);
+    const PAUSE: Duration = Duration::from_millis(2);
+    let mut figures = Figures::default();
+    for by in BOTH {
+        let scene = Scene::new();
+        scene.url("good", "/m/10/10");
+        scene.url("bad", &format!("/bad/{kind}"));
+        let flag = scene.path("go");
+        if kind == "script" {
+            fs::remove_file(scene.path("config.d/bad.url")).unwrap();
+            scene.script("bad", &format!("#!/bin/sh\n[ ! -e {} ] || exec sleep 30\necho bad 1\n", flag.display()));
+        }
+        let agent = scene.start(by);
+        let mut client = agent.client();
+        let begin = Instant::now();
+        while client.lookup_name("openmetrics.bad.bad").is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the source has no metric");
+        }
+        fs::write(&flag, "").unwrap();
+        scene.server.is_bad.store(true, Ordering::Relaxed);
+        let stop = AtomicBool::new(false);
+        let (good, own) = thread::scope(|scope| {
+            let good = scope.spawn(|| ask(agent.client(), &["openmetrics.good.bench_metric_0000"], PAUSE, &stop));
+            let own = scope.spawn(|| ask(agent.client(), &["pmcd.numclients"], PAUSE, &stop));
+            let other = scope.spawn(|| ask(agent.client(), &["openmetrics.bad.bad"], Duration::from_secs(1), &stop));
+            thread::sleep(TIME);
+            stop.store(true, Ordering::Relaxed);
+            let _ = other.join();
+            (good.join().unwrap(), own.join().unwrap())
+        });
+        let over = |times: &[Duration]| times.iter().filter(|time| **time > Duration::from_millis(10)).count() as f64;
+        let longest = |times: &[Duration]| milliseconds(times.iter().max().copied().unwrap_or_default());
+        figures.add(0, "good source: longest request, ms", by, longest(&good));
+        figures.add(1, "good source: requests over 10 ms", by, over(&good));
+        figures.add(2, "pmcd's own metric: longest request, ms", by, longest(&own));
+        figures.add(3, "pmcd's own metric: requests over 10 ms", by, over(&own));
+        figures.add(4, "requests of both", by, (good.len() + own.len()) as f64);
+        figures.add(5, "agent is alive", by, f64::from(u8::from(agent.pmcd.agent_status("openmetrics") == 0)));
+        // Threads of the server wait for this.
+        scene.server.is_bad.store(false, Ordering::Relaxed);
+    }
+    figures.show(&format!("{kind}: one source is bad"));
+}
+
+fn main() {
+    let scenes: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let pcp = Pcp::locate();
+    let imports = "import requests, pcp.pmda";
+    let python = Command::new("/usr/bin/python3").args(["-c", imports]).status();
+    if pcp.is_err() || !nix::unistd::geteuid().is_root() || !python.is_ok_and(|status| status.success()) {
+        println!("agent openmetrics: not run, because it needs root, PCP, python3-pcp and python3-requests");
+        return;
+    }
+    for scene in ["fetch", "meta", "start", "thousand", "hang", "trickle", "script"] {
+        if !scenes.is_empty() && !scenes.iter().any(|wanted| wanted == scene) {
+            continue;
+        }
+        match scene {
+            "fetch" => fetch(),
+            "meta" => meta(),
+            "start" => start(),
+            "thousand" => thousand(),
+            kind => bad(kind),
+        }
+    }
+}

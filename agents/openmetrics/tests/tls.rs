@@ -1,0 +1,102 @@
+//! HTTPS with a chosen authority, a client's certificate, and passwords in files.
+
+#![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod scene;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use scene::{Scene, control, until, value};
+
+fn certificate(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
+}
+
+/// Starts a server that accepts clients with a certificate of the authority only. Returns its port and the requests.
+fn server() -> (u16, Arc<Mutex<Vec<String>>>) {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificate("ca.pem")).unwrap()).unwrap();
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().unwrap();
+    let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(certificate("server.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_client_cert_verifier(clients).with_single_cert(chain, key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&requests);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream.unwrap());
+            let mut request = Vec::new();
+            let mut buffer = [0; 4096];
+            while !request.ends_with(b"\r\n\r\n") {
+                // A client without a certificate ends here.
+                match stream.read(&mut buffer) {
+                    Ok(0) | Err(_) => break,
+                    Ok(len) => request.extend_from_slice(&buffer[..len]),
+                }
+            }
+            kept.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\na 5\n");
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+    });
+    (port, requests)
+}
+
+#[test]
+fn authorities_certificates_and_passwords() {
+    let scene = Scene::new(&["-t", "1min", "--wait", "1min"]);
+    let (port, requests) = server();
+    let password = scene.path("password");
+    fs::write(&password, "me:s3cret\n").unwrap();
+    let (ca, other) = (certificate("ca.pem"), certificate("other.pem"));
+    let (client, key) = (certificate("client.pem"), certificate("client.key"));
+    let lines = |authority: &PathBuf| format!("AUTHORITIES: {}\nBASIC: {}", authority.display(), password.display());
+    let own = format!("CERTIFICATE: {}\nKEY: {}", client.display(), key.display());
+    let url = format!("https://localhost:{port}/metrics");
+    for (name, text) in [
+        ("good", format!("{url}\n{}\n{own}", lines(&ca))),
+        ("stranger", format!("{url}\n{}\n{own}", lines(&other))),
+        ("usual", format!("{url}\n{own}")),
+        ("anonymous", format!("{url}\n{}", lines(&ca))),
+        ("name", format!("https://127.0.0.2:{port}/\n{}\n{own}", lines(&ca))),
+        ("missing", format!("{url}\nAUTHORITIES: {}", scene.path("nothing").display())),
+        ("keyless", format!("{url}\n{}\nCERTIFICATE: {}", lines(&ca), client.display())),
+    ] {
+        scene.url(name, &text);
+    }
+    let mut agent = scene.start();
+    until("the good one has a value", || value(&mut agent, "good.a") == Ok(5.0));
+    assert!(requests.lock().unwrap().iter().any(|request| {
+        request.to_ascii_lowercase().contains(&format!("authorization: basic {}\r\n", "bwu6cznjcmv0"))
+    }));
+    for (name, reason) in [
+        ("stranger", "UnknownIssuer"),
+        ("usual", "UnknownIssuer"),
+        ("anonymous", ""),
+        ("missing", "nothing: No such file"),
+        ("keyless", "no private key"),
+        ("name", ""),
+    ] {
+        until("the source has failed", || control(&mut agent, "errors", name).parse::<u64>().is_ok_and(|n| n > 0));
+        let error = control(&mut agent, "error", name);
+        assert!(error.contains(reason) && !error.is_empty(), "{name}: {error}");
+        assert!(agent.pmid(&format!("openmetrics.{name}.a")).is_err(), "{name}");
+    }
+    let log = scene.log();
+    assert!(!log.contains("s3cret") && !log.contains("bWU6"), "{log}");
+}

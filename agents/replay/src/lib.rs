@@ -1,0 +1,160 @@
+//! Agent `replay` serves a recorded host under a live pmcd: dashboards, alarms and rules of pmie(1) can be rehearsed with
+//! last week's incident.
+//!
+//! All recorded metrics are below `replay`, in one domain; or, with `--original`, a process serves one recorded domain with
+//! the names, numbers, instance domains, labels and help that it had. `clock` maps the time of this host to that of the
+//! archive, `recording` has the values as of a time: each metric keeps its value until the next record that has one.
+//! `control` exports metrics that show and change position and speed.
+
+mod clock;
+mod control;
+mod metrics;
+mod options;
+mod recording;
+
+use std::time::Instant;
+
+use pcp_archive::{Archive, LabelRecord};
+use pmapi::{Domain, LabelLevel};
+use pmda::LabelSubject;
+use pmda::clap::{Args as _, Command, FromArgMatches as _};
+use pmda::prelude::*;
+
+use clock::Clock;
+use metrics::Metrics;
+use options::Options;
+use recording::Recording;
+
+/// Agent `replay`.
+#[derive(Debug)]
+pub struct Replay {
+    metrics: Metrics,
+    recording: Recording,
+    clock: Clock,
+    /// Domain that is served with its own numbers; `None` for all domains.
+    original: Option<Domain>,
+}
+
+impl Agent for Replay {
+    const NAME: &'static str = "replay";
+    const DOMAIN: u16 = options::DOMAIN;
+
+    fn options(command: Command) -> Command {
+        Options::augment_args(command)
+    }
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        options::ask(setup);
+        let options = Options::from_arg_matches(setup.options())?;
+        let path = options.archive.as_ref().ok_or("no archive: option -a names one")?;
+        // Cursors borrow the archive, which the process needs as long as it lives.
+        let archive: &'static Archive = Box::leak(Box::new(Archive::open(path)?));
+        let meta = archive.metadata();
+        let original = Some(setup.domain()).filter(|_| options.original);
+        let metrics = match original {
+            Some(domain) => Metrics::original(meta, domain),
+            None => Metrics::all(meta, setup.name()),
+        };
+        if metrics.by_pmid.is_empty() {
+            let mut domains: Vec<u16> = meta.descs().map(|(pmid, _)| pmid.domain().get()).collect();
+            domains.dedup();
+            return Err(format!("{}: no metrics to serve; it has domains {domains:?}", path.display()).into());
+        }
+        metrics.declare(meta, setup);
+        let prefix = match original {
+            Some(domain) => format!("{}.domain{}", setup.name(), domain.get()),
+            None => format!("{}.control", setup.name()),
+        };
+        control::declare(setup, &prefix, metrics.control);
+        let recording = Recording::new(archive, &metrics)?;
+        let now = Instant::now();
+        let mut clock = Clock::new(recording.length(), now);
+        clock.set_offset(options.start.unwrap_or_default(), now);
+        clock.set_speed(options.speed, now);
+        if options.repeat {
+            clock.repeat(now);
+        }
+        Ok(Replay { metrics, recording, clock, original })
+    }
+
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+        match request {
+            Request::Fetch(_) | Request::Labels | Request::Store => self.go()?,
+            Request::Instance(serial) | Request::InDomLabels(serial) | Request::InstanceLabels(serial) => {
+                self.go()?;
+                if let Some(indom) = self.metrics.indom(serial) {
+                    self.recording.update_instances(indom);
+                }
+            }
+            _ => {}
+        }
+        if let Request::Fetch(items) = request {
+            for item in items.iter() {
+                let desc = self.metrics.by_item.get(&item).and_then(|pmid| self.metrics.by_pmid.get(pmid));
+                if let Some(indom) = desc.and_then(|served| served.desc.indom) {
+                    self.recording.update_instances(indom);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
+        let named = self.recording.instances(self.metrics.indom(serial)?)?;
+        Some(named as &dyn Instances)
+    }
+
+    fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
+        let meta = self.recording.archive().metadata();
+        let time = self.recording.time(self.clock.position(Instant::now()));
+        let subject = match of {
+            LabelSubject::Agent => self.original.map(|domain| (LabelLevel::Domain, domain.get().into())),
+            LabelSubject::Cluster(cluster) => {
+                self.original.and_then(|domain| Some((LabelLevel::Cluster, self.metrics.cluster(cluster, domain)?)))
+            }
+            LabelSubject::InDom(serial) => self.metrics.indom(serial).map(|indom| (LabelLevel::InDom, indom.word())),
+            LabelSubject::Item(item) => self.metrics.by_item.get(&item).map(|pmid| (LabelLevel::Item, pmid.word())),
+            _ => None,
+        };
+        let Some((level, ident)) = subject else { return Ok(None) };
+        let record: Option<LabelRecord<'_>> = meta.labels(level, ident, time).ok().flatten();
+        Ok(record.and_then(|record| record.sets().next()?.label_set().ok()))
+    }
+
+    fn instance_labels(&self, serial: Serial, inst: Inst) -> Result<LabelSet> {
+        let Some(indom) = self.metrics.indom(serial) else { return Ok(LabelSet::new()) };
+        let time = self.recording.time(self.clock.position(Instant::now()));
+        let meta = self.recording.archive().metadata();
+        let record = meta.labels(LabelLevel::Instances, indom.word(), time).ok().flatten();
+        let set = record.and_then(|record| record.sets().find(|set| set.inst == inst.word())?.label_set().ok());
+        Ok(set.unwrap_or_default())
+    }
+
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        if item.cluster() == self.metrics.control && !self.metrics.by_item.contains_key(&item) {
+            return control::fetch(item, &self.clock, &self.recording, out);
+        }
+        let pmid = *self.metrics.by_item.get(&item).ok_or(Error::PMID)?;
+        let served = self.metrics.by_pmid.get(&pmid).ok_or(Error::PMID)?;
+        self.recording.values(pmid, served.desc.ty, |inst, atom| match inst {
+            Some(inst) if served.desc.indom.is_some() => out.put_inst(inst, atom),
+            _ => out.put(atom),
+        })
+    }
+
+    fn store(&mut self, item: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+        control::store(item, value, &mut self.clock, Instant::now())
+    }
+}
+
+impl Replay {
+    /// Moves to the position of now. What cannot be read leaves the values as they are.
+    fn go(&mut self) -> Result {
+        let position = self.clock.position(Instant::now());
+        self.recording.go(position).map_err(|e| match e.code() {
+            // pmcd would take some codes for failures of this agent.
+            Error::IPC | Error::TIMEOUT => Error::AGAIN,
+            code => code,
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! The agent over a pipe and under a real pmcd, with archives of PCP's tests.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pcp_archive::{Archive, Create, TextLevel};
+use pcp_collector::{Collector, LabelTarget, Launch, Process};
+use pcp_pdu::event::Stamp;
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::result_writer::ResultWriter;
+use pmapi::{Atom, Desc, InDom, Inst, LabelLevel, LabelSet, PmId, Semantics, Type, Units};
+use testkit::{Agent, Pcp};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_pmdareplay");
+
+fn pmid(domain: u32, item: u32) -> PmId {
+    PmId::from_word(domain << 22 | item).unwrap()
+}
+
+fn indom() -> InDom {
+    InDom::from_word(60 << 22 | 3).unwrap()
+}
+
+fn desc(pmid: PmId, ty: Type, indom: Option<InDom>) -> Desc {
+    let semantics = if ty == Type::U64 { Semantics::Counter } else { Semantics::Instant };
+    Desc { pmid, ty, indom, semantics, units: Units::KBYTES }
+}
+
+/// Writes two domains, with a value for each second.
+fn write(base: &Path) {
+    let mut writer = Create::new("recorded").create(base).unwrap();
+    let descs = [
+        (desc(pmid(60, 5), Type::U64, Some(indom())), "disk.bytes"),
+        (desc(pmid(60, 6), Type::String, None), "disk.text"),
+        (desc(pmid(61, 6), Type::I32, None), "other.number"),
+    ];
+    let mut values = ResultWriter::new();
+    for second in 0..=100_u32 {
+        let time = Stamp { seconds: 1_700_000_000 + i64::from(second), nanoseconds: 0 };
+        for (desc, name) in &descs {
+            writer.metric(&(*desc).into(), &[name.as_bytes()]).unwrap();
+            writer.text(Subject::Metric(desc.pmid), TextKind::OneLine, b"One line").unwrap();
+        }
+        writer.instances(time, indom(), &[(Inst::new(3), b"sda"), (Inst::new(8), b"sdb")]).unwrap();
+        let labels = LabelSet::one("disk", "all").unwrap();
+        writer.labels(time, (LabelLevel::Item, pmid(60, 5).word()), &[(None, &labels)]).unwrap();
+        values.begin();
+        let text = second.to_string();
+        for (desc, _) in &descs {
+            values.begin_set(Some(desc.pmid));
+            match desc.ty {
+                Type::U64 => {
+                    for inst in [3, 8] {
+                        values.push(Some(Inst::new(inst)), Type::U64, Atom::U64(u64::from(second * inst))).unwrap();
+                    }
+                }
+                Type::String => values.push(None, Type::String, Atom::String(text.as_bytes())).unwrap(),
+                _ => values.push(None, Type::I32, Atom::I32(-(second as i32))).unwrap(),
+            }
+            values.end_set(Ok(()));
+        }
+        writer.values(time, &mut values).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn start(base: &Path, args: &[&str]) -> Collector<Process> {
+    let mut command = Command::new(BINARY);
+    command.args(["-l", "-", "-a"]).arg(base).args(args).env("PCP_CONF", "/nonexistent/pcp.conf");
+    Launch::pipe(command).start().unwrap()
+}
+
+#[test]
+fn one_domain_with_its_own_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("a");
+    write(&base);
+    let mut agent = start(&base, &["-d", "60", "--original"]);
+    let bytes = desc(pmid(60, 5), Type::U64, Some(indom()));
+    assert_eq!(agent.desc(bytes.pmid).unwrap(), bytes);
+    assert_eq!(agent.text(Subject::Metric(bytes.pmid), TextKind::OneLine).unwrap(), "One line");
+    let labels = agent.labels(LabelTarget::Item(bytes.pmid)).unwrap();
+    assert_eq!(labels[0].1.as_ref().unwrap().json(), "{\"disk\":\"all\"}");
+    assert!(agent.desc(pmid(61, 6)).is_err());
+    let control = |item: u32| pmid(60, 4095 << 10 | item);
+    agent.store(control(2), None, Atom::U32(1)).unwrap();
+    for second in [40_u32, 7, 100] {
+        agent.store(control(0), None, Atom::Double(second.into())).unwrap();
+        assert_eq!(agent.value(pmid(60, 6)).unwrap(), Atom::String(second.to_string().as_bytes()));
+        let values = agent.values(bytes.pmid).unwrap();
+        let values: Vec<_> = values.iter().map(|(inst, value)| (inst.unwrap().word(), value)).collect();
+        assert_eq!(values, [(3, Atom::U64(u64::from(3 * second))), (8, Atom::U64(u64::from(8 * second)))]);
+        assert_eq!(agent.value(control(4)).unwrap(), Atom::Double(1_700_000_000.0 + f64::from(second)));
+    }
+    let named = agent.instances(indom()).unwrap();
+    assert_eq!(named, [(Inst::new(3), "sda".to_owned()), (Inst::new(8), "sdb".to_owned())]);
+    for (item, value) in [(1, Atom::Double(0.0)), (0, Atom::Double(-1.0)), (2, Atom::U32(2))] {
+        assert!(agent.store(control(item), None, value).is_err(), "{item}");
+    }
+}
+
+#[test]
+fn all_domains_below_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("a");
+    write(&base);
+    let mut agent = start(&base, &["--start", "1min", "--speed", "0.000001", "--loop"]);
+    let item = |at: u32| PmId::from_word(405 << 22 | 1 << 10 | at).unwrap();
+    assert_eq!(agent.desc(item(0)).unwrap().ty, Type::U64);
+    assert_eq!(agent.value(item(1)).unwrap(), Atom::String(b"60"));
+    assert_eq!(agent.value(item(2)).unwrap(), Atom::I32(-60));
+    let control = |item: u32| pmid(405, item);
+    assert_eq!(agent.value(control(1)).unwrap(), Atom::Double(0.000001));
+    assert_eq!(agent.value(control(3)).unwrap(), Atom::U32(1));
+    assert_eq!(agent.value(control(5)).unwrap(), Atom::Double(100.0));
+}
+
+fn written(args: &[&str], dir: &Path) -> String {
+    let output = Command::new(BINARY).args(args).arg("--write-pmda").arg(dir).output().unwrap();
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_it_cannot_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("a");
+    write(&base);
+    let archive = base.to_str().unwrap();
+    let to = dir.path().join("pmda");
+    for (args, reason) in [
+        (&[][..], "no archive: option -a names one"),
+        (&["-a", "/nonexistent/x"], "No such file or directory"),
+        (&["-a", archive, "--original", "-d", "62"], "no metrics to serve; it has domains [60, 61]"),
+        (&["-a", archive, "--speed", "0"], "a number over 0"),
+    ] {
+        let said = written(args, &to);
+        assert!(said.contains(reason), "{args:?}: {said}");
+    }
+    assert_eq!(written(&["-a", archive, "-d", "60", "--original"], &to), "");
+}
+
+/// Files of the agent for a domain of an archive.
+fn names(archive: &Path, domain: u16, dir: &Path) -> PathBuf {
+    let to = dir.join(format!("pmda{domain}"));
+    let domain = domain.to_string();
+    assert_eq!(written(&["-a", archive.to_str().unwrap(), "-d", &domain, "--original"], &to), "");
+    to.join("pmns")
+}
+
+/// A dashboard sees the recorded host: descriptors, texts and values as PCP's tools have them from the archive.
+#[test]
+#[ignore = "needs PCP"]
+fn an_archive_of_the_testsuite_under_pmcd() {
+    let pcp = Pcp::required();
+    let dir = tempfile::tempdir().unwrap();
+    let archive = pcp.testsuite().join("archives/omnibus_v3");
+    let mut builder = pcp.pmcd();
+    let recorded = Archive::open(&archive).unwrap();
+    // Domain 2 is pmcd itself.
+    let descs = || recorded.metadata().descs().filter(|(pmid, _)| pmid.domain().get() != 2);
+    let mut domains: Vec<u16> = descs().map(|(pmid, _)| pmid.domain().get()).collect();
+    domains.dedup();
+    for domain in &domains {
+        let arguments = ["-a", archive.to_str().unwrap(), "--original", "--start", "1000hours", "-l", "replay.log"];
+        let agent = Agent::new(&format!("replay{domain}"), *domain, BINARY);
+        builder = builder.agent(agent.pmns(&names(&archive, *domain, dir.path())).args(arguments));
+    }
+    let pmcd = builder.start();
+    // Of several names, the agent has the shortest.
+    let all =
+        recorded.metadata().descs().map(|(pmid, _)| recorded.metadata().names().names(pmid).min_by_key(|n| n.len()));
+    let names: Vec<String> = all.map(|name| String::from_utf8(name.unwrap().to_vec()).unwrap()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let metadata = |from: &str, name: &str| {
+        let options = ["-d", "-m", "-t"];
+        match from {
+            "live" => pmcd.run("pminfo", options.into_iter().chain([name])).ok(),
+            _ => pcp.run("pminfo", options.into_iter().chain(["-a", archive.to_str().unwrap(), name])).ok(),
+        }
+    };
+    let mut values = 0;
+    for name in &names {
+        let pmid = recorded.metadata().names().pmid(name.as_bytes()).unwrap();
+        let line = recorded.metadata().text(pmid, TextLevel::OneLine).is_ok();
+        let (live, archived) = (metadata("live", name), metadata("archive", name));
+        // Without a text, pminfo says why.
+        let desc =
+            |text: &str| text.lines().filter(|l| line || !l.contains(name)).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(desc(&live), desc(&archived));
+        values += usize::from(pmcd.run("pminfo", ["-f", name]).ok().contains("value"));
+    }
+    assert!(values > 10, "{values} metrics have values");
+    let position = format!("replay.domain{}.position", domains[0]);
+    let stored = pmcd.run("pmstore", [position.as_str(), "0"]).ok();
+    assert!(stored.contains("new value=0"), "{stored}");
+}

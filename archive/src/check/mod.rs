@@ -1,0 +1,166 @@
+//! Checks of archives (pmlogcheck(1)).
+
+mod files;
+mod index;
+mod meta;
+mod values;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use pcp_pdu::event::Stamp;
+use pmapi::escape::Escaped;
+
+use crate::archive::Archive;
+use crate::error::ArchiveError;
+use crate::file::find::find;
+
+/// Place of a finding in its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Place {
+    /// The whole file.
+    File,
+    /// Record by number; the label is record 0 of the file, and the record after it number 0 of the metadata.
+    Record(u64),
+    /// Entry of the temporal index by number, from 1.
+    Entry(u64),
+    /// Record of values by time.
+    Time(Stamp),
+}
+
+/// Weight of a finding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
+pub enum Weight {
+    /// A counter went back. It may have wrapped, or been reset.
+    Wrap,
+    /// A reader can do without what is wrong.
+    Warning,
+    /// A reader ends with an error there.
+    Fatal,
+}
+
+/// Invalid data in an archive, or data that is probably invalid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Finding {
+    /// File of the archive.
+    pub path: PathBuf,
+    /// Place in the file.
+    pub place: Place,
+    /// How bad it is.
+    pub weight: Weight,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Escaped(self.path.display()))?;
+        match self.place {
+            Place::File => (),
+            Place::Record(number) => write!(f, "[record {number}]")?,
+            Place::Entry(number) => write!(f, "[entry {number}]")?,
+            Place::Time(time) => write!(f, "[{}]", Shown(time))?,
+        }
+        write!(f, ": {}", Escaped(&self.reason))
+    }
+}
+
+/// Time as seconds since 1970, with all digits.
+struct Shown(Stamp);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0.seconds, self.0.nanoseconds)
+    }
+}
+
+/// Options of a check.
+#[derive(Clone, Debug)]
+pub struct Check {
+    volumes: bool,
+    start: Option<Stamp>,
+    finish: Option<Stamp>,
+}
+
+impl Default for Check {
+    fn default() -> Check {
+        Check::new()
+    }
+}
+
+impl Check {
+    /// Creates the options for a check of everything.
+    pub fn new() -> Check {
+        Check { volumes: true, start: None, finish: None }
+    }
+
+    /// Leaves out the values: only the files, the index and the metadata are checked.
+    pub fn metadata_only(mut self) -> Check {
+        self.volumes = false;
+        self
+    }
+
+    /// Sets the times from which on, and up to which, values are checked; by default all of them.
+    pub fn window(mut self, start: Option<Stamp>, finish: Option<Stamp>) -> Check {
+        (self.start, self.finish) = (start, finish);
+        self
+    }
+
+    /// Checks an archive in four passes, and reports what is wrong: the records and labels of every file, the temporal
+    /// index, the metadata, the values. Errors of the first pass end the check.
+    ///
+    /// Returns the worst weight; `None` for an archive without findings.
+    pub fn run(&self, name: impl AsRef<Path>, mut report: impl FnMut(&Finding)) -> Option<Weight> {
+        let mut findings = Findings { worst: None, report: &mut report };
+        self.passes(name.as_ref(), &mut findings);
+        findings.worst
+    }
+
+    fn passes(&self, name: &Path, to: &mut Findings<'_>) {
+        let files = match find(name) {
+            Ok(files) => files,
+            Err(e) => return to.error(&e),
+        };
+        files::check(&files, to);
+        if to.worst == Some(Weight::Fatal) {
+            return;
+        }
+        let archive = match Archive::open(name) {
+            Ok(archive) => archive,
+            Err(e) => return to.error(&e),
+        };
+        let [log, ..] = archive.logs.as_slice() else { return };
+        index::check(log, to);
+        meta::check(&archive, log, to);
+        if self.volumes {
+            values::check(&archive, log, (self.start, self.finish), to);
+        }
+    }
+}
+
+/// Receiver of findings.
+struct Findings<'a> {
+    worst: Option<Weight>,
+    report: &'a mut dyn FnMut(&Finding),
+}
+
+impl Findings<'_> {
+    fn add(&mut self, path: &Path, place: Place, weight: Weight, reason: impl Into<String>) {
+        (self.report)(&Finding { path: path.to_owned(), place, weight, reason: reason.into() });
+        self.worst = self.worst.max(Some(weight));
+    }
+
+    fn warn(&mut self, path: &Path, place: Place, reason: impl Into<String>) {
+        self.add(path, place, Weight::Warning, reason);
+    }
+
+    fn error(&mut self, e: &ArchiveError) {
+        let text = e.to_string();
+        let path = Escaped(e.path().display()).to_string();
+        let reason = text.strip_prefix(&path).map_or(&*text, |rest| rest.trim_start_matches(": "));
+        self.add(e.path(), Place::File, Weight::Fatal, reason);
+    }
+}

@@ -1,0 +1,423 @@
+//! The interpolator.
+
+use pcp_pdu::event::Stamp;
+use pcp_pdu::profile::Profile;
+use pmapi::{Error, PmId};
+
+use super::datum::{Datum, Kind, between, is_number};
+use super::reach::Reach;
+use super::sample::Interpolated;
+use super::table::{Event, Metric, Series, Table};
+use super::{Interpolation, Rule};
+use crate::archive::Archive;
+use crate::cursor::{Cursor, Direction};
+use crate::error::Result;
+
+/// Reader of the values of metrics at given times (pmFetch(3) in mode `PM_MODE_INTERP`).
+///
+/// ```no_run
+/// use pcp_archive::{Archive, Interpolation};
+/// use pcp_pdu::profile::Profile;
+///
+/// let archive = Archive::open("/var/log/pcp/pmlogger/host/20260101")?;
+/// let load = archive.metadata().names().pmid(b"kernel.all.load")?;
+/// let mut values = archive.interpolator(&[load], &Profile::default(), Interpolation::new());
+/// // Every 10 seconds from the start.
+/// values.seek(archive.label().start, 10_000_000_000);
+/// while let Some(sample) = values.fetch()? {
+///     println!("{:?} {} instances", sample.time, sample.sets().map(|set| set.values().len()).sum::<usize>());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Interpolator<'a> {
+    reach: Reach<'a>,
+    table: Table,
+    rules: Interpolation,
+    /// Index in the table of each requested metric.
+    order: Vec<usize>,
+    origin: Stamp,
+    step: i64,
+    /// Whether the table has the values around the last time.
+    is_placed: bool,
+    /// End of the archive when it was last looked at.
+    end: Option<f64>,
+    /// Instances that may have a value, in their order.
+    active: Vec<u32>,
+    /// Instances to become active when reading backward, those of the earliest deaths first.
+    buried: Vec<u32>,
+    values: Vec<(u32, Datum)>,
+}
+
+/// libpcp's slack at both ends of an archive, in seconds.
+const SLACK: f64 = 0.001;
+
+impl Archive {
+    /// Returns an interpolator at the start, whose step is a second, for the instances of metrics in a profile.
+    pub fn interpolator(&self, pmids: &[PmId], profile: &Profile, rules: Interpolation) -> Interpolator<'_> {
+        Interpolator::new(self.cursor(), pmids, profile, rules)
+    }
+}
+
+impl<'a> Interpolator<'a> {
+    /// Returns an interpolator for the archive of a cursor: [`Archive::interpolator`] for a shared archive.
+    pub fn new(cursor: Cursor<'a>, pmids: &[PmId], profile: &Profile, rules: Interpolation) -> Interpolator<'a> {
+        let origin = cursor.archive().label().start;
+        let table = Table::new(cursor.archive().metadata(), origin, pmids, profile);
+        Interpolator {
+            reach: Reach::new(cursor, rules.marks),
+            rules,
+            order: pmids.iter().filter_map(|pmid| table.metric(*pmid)).collect(),
+            table,
+            origin,
+            step: 1_000_000_000,
+            is_placed: false,
+            end: None,
+            active: Vec::new(),
+            buried: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+
+    /// Sets the time of the next fetch, and the nanoseconds between fetches (pmSetMode(3)): backward if they are
+    /// negative or 0.
+    pub fn seek(&mut self, origin: Stamp, step: i64) {
+        (self.origin, self.step, self.is_placed, self.end) = (origin, step, false, None);
+        self.table.metrics.iter_mut().for_each(|metric| metric.had_values = false);
+    }
+
+    /// Returns the time of the next fetch.
+    pub fn origin(&self) -> Stamp {
+        self.origin
+    }
+
+    fn direction(&self) -> Direction {
+        if self.step > 0 { Direction::Forward } else { Direction::Backward }
+    }
+
+    /// Returns the values at the origin, and moves the origin by the step; `None` outside of the archive, after whose
+    /// end more may follow if it grows.
+    ///
+    /// # Errors
+    /// Errors of [`Cursor::forward`]; `PM_ERR_LOGREC` for a damaged value of a wanted metric. The origin does not move
+    /// then.
+    pub fn fetch(&mut self) -> Result<Option<Interpolated<'_>>> {
+        let time = self.origin;
+        let at = self.reach.seconds(time);
+        if self.is_outside(at)? {
+            self.origin = moved(time, self.step);
+            return Ok(None);
+        }
+        if let Err(e) = self.read(time, at) {
+            self.is_placed = false;
+            return Err(e);
+        }
+        self.collect(at);
+        self.trim(at);
+        self.origin = moved(time, self.step);
+        Ok(Some(Interpolated { time, table: &self.table, order: &self.order, values: &self.values }))
+    }
+
+    fn is_outside(&mut self, at: f64) -> Result<bool> {
+        if at < -SLACK {
+            return Ok(true);
+        }
+        // Without slack when it is looked at, as in libpcp.
+        if self.end.is_none_or(|end| at > end + SLACK) {
+            let end = self.reach.seconds(self.reach.cursor().archive().end()?);
+            if self.end.is_some_and(|old| end > old) {
+                self.reach.has_grown();
+            }
+            self.end = Some(end);
+            return Ok(at > end);
+        }
+        Ok(false)
+    }
+
+    /// Reads what the values at a time depend on.
+    fn read(&mut self, time: Stamp, at: f64) -> Result {
+        let direction = self.direction();
+        let is_first = !self.is_placed;
+        if is_first {
+            self.place(time);
+            // Records of the very time are read ahead.
+            while direction == Direction::Backward && !self.reach.is_beyond(at, Direction::Forward) {
+                self.reach.read(Direction::Forward, Some(at), &mut self.table)?;
+            }
+        }
+        while !self.reach.is_beyond(at, direction) {
+            self.reach.read(direction, None, &mut self.table)?;
+        }
+        if is_first {
+            self.look_back(at)?;
+        }
+        self.activate(at, is_first);
+        self.look_on(at)
+    }
+
+    /// Forgets all that was read, and begins at a time.
+    fn place(&mut self, time: Stamp) {
+        self.table.clear();
+        self.reach.seek(time);
+        self.active.clear();
+        self.buried.clear();
+        if self.direction() == Direction::Backward {
+            // A discrete value needs none after it.
+            for (at, series) in self.table.series.iter_mut().enumerate() {
+                let metric = self.table.metrics.get(series.metric as usize);
+                series.is_queued = metric.is_some_and(|metric| metric.kind == Kind::Discrete);
+                if series.is_queued {
+                    self.buried.push(at as u32);
+                }
+            }
+            let death = |at: &u32| self.table.series.get(*at as usize).map_or(0.0, |series| series.death);
+            self.buried.sort_unstable_by(|a, b| death(a).total_cmp(&death(b)));
+        }
+        self.is_placed = true;
+    }
+
+    /// Finds the first values on the other side of a time, against the direction.
+    fn look_back(&mut self, at: f64) -> Result {
+        let direction = self.direction();
+        for nth in 0..self.table.series.len() {
+            let Some(series) = self.table.series.get(nth) else { break };
+            let Some(metric) = self.table.metric_of(series) else { continue };
+            let is_known = match direction {
+                Direction::Forward => series.events.front().is_some_and(|event| event.time <= at),
+                Direction::Backward => series.events.back().is_some_and(|event| event.time >= at),
+            };
+            let is_needed = direction == Direction::Forward || needs_next(metric, &self.rules);
+            if is_needed && !is_known && series.is_alive(at) {
+                self.table.search(nth);
+            }
+        }
+        let against = opposite(direction);
+        while self.table.pending > 0 && !self.reach.is_done(against) && !self.reach.has_mark(at, against) {
+            self.reach.read(against, Some(at), &mut self.table)?;
+        }
+        self.table.end_search(0..self.table.series.len() as u32);
+        Ok(())
+    }
+
+    /// Adds the instances to the active ones whose time has come.
+    fn activate(&mut self, at: f64, is_first: bool) {
+        let direction = self.direction();
+        let is_due = |time: f64| match direction {
+            Direction::Forward => time <= at,
+            Direction::Backward => time >= at,
+        };
+        let before = self.active.len();
+        let Interpolator { table, active, .. } = self;
+        if is_first {
+            // These were read in both directions.
+            let Table { upcoming, series, .. } = table;
+            upcoming.retain(|(_, nth)| {
+                let events = series.get(*nth as usize).map(|series| &series.events);
+                let nearest = events.and_then(|events| match direction {
+                    Direction::Forward => events.front(),
+                    Direction::Backward => events.back(),
+                });
+                let is_due = nearest.is_some_and(|event| is_due(event.time));
+                if is_due {
+                    active.push(*nth);
+                }
+                !is_due
+            });
+        }
+        while let Some((_, series)) = table.upcoming.front().filter(|(time, _)| is_due(*time)) {
+            active.push(*series);
+            table.upcoming.pop_front();
+        }
+        while let Some(last) = self.buried.last() {
+            if self.table.series.get(*last as usize).is_some_and(|series| series.death < at) {
+                break;
+            }
+            self.active.extend(self.buried.pop());
+        }
+        if self.active.len() > before {
+            self.active.sort_unstable();
+        }
+    }
+
+    /// Reads on in the direction until the active instances have a value there, or cannot have one.
+    fn look_on(&mut self, at: f64) -> Result {
+        let (direction, epoch) = (self.direction(), self.reach.epoch(at));
+        let is_done = self.reach.is_done(direction);
+        // No instance has a value outside of its life.
+        let (mut earliest, mut latest) = (f64::INFINITY, f64::NEG_INFINITY);
+        let Interpolator { table, active, rules, .. } = self;
+        active.retain(|nth| {
+            let Some(series) = table.series.get_mut(*nth as usize) else { return false };
+            let Some(metric) = table.metrics.get(series.metric as usize) else { return false };
+            match series.outlook(at, epoch, direction, metric, rules) {
+                Outlook::Known => true,
+                Outlook::Gone => {
+                    series.retire(direction);
+                    false
+                }
+                Outlook::Open if is_done => {
+                    let is_kept = direction == Direction::Forward && metric.kind == Kind::Discrete;
+                    if !is_kept {
+                        series.is_queued = false;
+                    }
+                    is_kept
+                }
+                Outlook::Open => {
+                    (earliest, latest) = (earliest.min(series.birth), latest.max(series.death));
+                    series.is_pending = true;
+                    table.pending += 1;
+                    true
+                }
+            }
+        });
+        let limit = if direction == Direction::Forward { latest } else { earliest };
+        while self.table.pending > 0 && !self.reach.is_beyond(limit, direction) && !self.reach.has_mark(at, direction) {
+            self.reach.read(direction, None, &mut self.table)?;
+        }
+        self.table.end_search(self.active.iter().copied());
+        Ok(())
+    }
+
+    /// Computes the values at a time.
+    fn collect(&mut self, at: f64) {
+        let epoch = self.reach.epoch(at);
+        let has_passed = self.reach.passes_mark(at, self.direction());
+        self.values.clear();
+        for metric in &mut self.table.metrics {
+            (metric.values, metric.failure) = (0..0, metric.refusal);
+        }
+        for nth in &self.active {
+            let Some(series) = self.table.series.get(*nth as usize).filter(|series| series.is_alive(at)) else {
+                continue;
+            };
+            let Some(metric) = self.table.metrics.get_mut(series.metric as usize) else { continue };
+            let (prior, next) = series.around(at, epoch);
+            let Some(prior) = prior else { continue };
+            let next = next.map(|event| (event.time, &event.datum));
+            let prior = (prior.time, &prior.datum);
+            let Some(datum) = between(at, prior, next, (metric.ty, metric.kind), &self.rules) else { continue };
+            if metric.kind.is_counter() && !is_number(metric.ty) {
+                metric.failure = Some(Error::TYPE);
+                continue;
+            }
+            // No client may compute a rate from the values before and after a gap.
+            if metric.kind.is_counter() && has_passed && metric.had_values {
+                continue;
+            }
+            if metric.values.is_empty() {
+                metric.values = self.values.len()..self.values.len();
+            }
+            metric.values.end += 1;
+            self.values.push((*nth, datum));
+        }
+        for metric in &mut self.table.metrics {
+            metric.had_values = !metric.values.is_empty() && metric.failure.is_none();
+        }
+    }
+
+    /// Forgets values that later times do not depend on.
+    fn trim(&mut self, at: f64) {
+        let direction = self.direction();
+        for nth in &self.active {
+            if let Some(series) = self.table.series.get_mut(*nth as usize) {
+                series.trim(at, direction);
+            }
+        }
+    }
+}
+
+/// What an active instance lacks.
+enum Outlook {
+    /// Nothing: its value is known, or that it has none now.
+    Known,
+    /// Its value depends on records that have not been read.
+    Open,
+    /// It has no value at this time or beyond, except after another one is read.
+    Gone,
+}
+
+fn needs_next(metric: &Metric, rules: &Interpolation) -> bool {
+    metric.kind != Kind::Discrete || (rules.rule == Rule::Since632 && is_number(metric.ty))
+}
+
+impl Series {
+    fn is_alive(&self, at: f64) -> bool {
+        self.birth <= at && at <= self.death
+    }
+
+    /// Returns the last value at or before a time and the first one at or after it, without a `<mark>` between.
+    fn around(&self, at: f64, epoch: i64) -> (Option<&Event>, Option<&Event>) {
+        let after = self.events.iter().position(|event| event.time > at).unwrap_or(self.events.len());
+        let is_near = |event: &&Event| event.epoch == epoch;
+        let prior = after.checked_sub(1).and_then(|nth| self.events.get(nth)).filter(is_near);
+        let next = self.events.get(after).filter(is_near);
+        (prior, prior.filter(|event| event.time == at).or(next))
+    }
+
+    fn outlook(&self, at: f64, epoch: i64, direction: Direction, metric: &Metric, rules: &Interpolation) -> Outlook {
+        let (prior, next) = self.around(at, epoch);
+        match direction {
+            Direction::Forward => {
+                let has_later = self.events.back().is_some_and(|event| event.time > at);
+                match (prior, next) {
+                    _ if at > self.death || prior.is_none() => {
+                        if has_later {
+                            Outlook::Known
+                        } else {
+                            Outlook::Gone
+                        }
+                    }
+                    (Some(prior), None) if prior.time != at && !has_later && needs_next(metric, rules) => Outlook::Open,
+                    _ => Outlook::Known,
+                }
+            }
+            Direction::Backward => {
+                let has_earlier = self.events.front().is_some_and(|event| event.time <= at);
+                match next {
+                    _ if at < self.birth => Outlook::Gone,
+                    _ if has_earlier => Outlook::Known,
+                    None if metric.kind != Kind::Discrete => Outlook::Gone,
+                    _ if at > self.death => Outlook::Known,
+                    _ => Outlook::Open,
+                }
+            }
+        }
+    }
+
+    /// Makes an instance inactive until another value of it is read.
+    fn retire(&mut self, direction: Direction) {
+        self.is_queued = false;
+        if direction == Direction::Forward {
+            self.events.clear();
+        }
+    }
+
+    fn trim(&mut self, at: f64, direction: Direction) {
+        let len = self.events.len();
+        match direction {
+            Direction::Forward => {
+                let after = self.events.iter().position(|event| event.time > at).unwrap_or(len);
+                self.events.drain(..after.saturating_sub(1));
+            }
+            Direction::Backward => {
+                let before = self.events.iter().rposition(|event| event.time < at).map_or(0, |nth| nth + 1);
+                self.events.truncate(before + 1);
+            }
+        }
+    }
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Forward => Direction::Backward,
+        Direction::Backward => Direction::Forward,
+    }
+}
+
+/// Returns a time moved by nanoseconds.
+fn moved(time: Stamp, step: i64) -> Stamp {
+    const NANO: i64 = 1_000_000_000;
+    let nanoseconds = i64::from(time.nanoseconds) + step % NANO;
+    let seconds = time.seconds.saturating_add(step / NANO).saturating_add(nanoseconds.div_euclid(NANO));
+    Stamp { seconds, nanoseconds: nanoseconds.rem_euclid(NANO) as u32 }
+}

@@ -1,0 +1,178 @@
+//! The part of an archive that has been read: a range of time that grows at both ends.
+
+use std::collections::VecDeque;
+
+use pcp_pdu::event::Stamp;
+
+use super::Marks;
+use super::clock::seconds_between;
+use super::table::{Place, Table};
+use crate::cursor::{Cursor, Direction, Step};
+use crate::error::Result;
+
+/// Range of time that has been read.
+#[derive(Debug)]
+pub(super) struct Reach<'a> {
+    ahead: Cursor<'a>,
+    behind: Cursor<'a>,
+    start: Stamp,
+    marks_mean: Marks,
+    /// Time at which reading began.
+    from: Stamp,
+    /// Times of the last records that were read ahead and behind.
+    high: f64,
+    low: f64,
+    /// Whether all records ahead, or behind, have been read.
+    is_end: bool,
+    is_start: bool,
+    /// Times of the `<mark>`s in the range.
+    pub(super) marks: VecDeque<f64>,
+    /// Number of the part of the archive before the first of `marks`.
+    epoch: i64,
+}
+
+impl<'a> Reach<'a> {
+    pub(super) fn new(ahead: Cursor<'a>, marks_mean: Marks) -> Reach<'a> {
+        let start = ahead.archive().label().start;
+        let behind = ahead.another();
+        Reach {
+            ahead,
+            behind,
+            start,
+            marks_mean,
+            from: start,
+            high: f64::NEG_INFINITY,
+            low: f64::INFINITY,
+            is_end: false,
+            is_start: false,
+            marks: VecDeque::new(),
+            epoch: 0,
+        }
+    }
+
+    pub(super) fn cursor(&self) -> &Cursor<'a> {
+        &self.ahead
+    }
+
+    /// Returns the seconds from the start of the archive to a time.
+    pub(super) fn seconds(&self, time: Stamp) -> f64 {
+        seconds_between(self.start, time)
+    }
+
+    /// Begins anew at a time.
+    pub(super) fn seek(&mut self, time: Stamp) {
+        self.ahead.seek(time);
+        self.behind.seek(time);
+        (self.high, self.low) = (f64::NEG_INFINITY, f64::INFINITY);
+        (self.is_end, self.is_start) = (false, false);
+        self.marks.clear();
+        (self.epoch, self.from) = (0, time);
+    }
+
+    /// Lets an archive that has grown be read on.
+    pub(super) fn has_grown(&mut self) {
+        self.is_end = false;
+    }
+
+    /// Returns whether nothing is left in a direction.
+    pub(super) fn is_done(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::Forward => self.is_end,
+            Direction::Backward => self.is_start,
+        }
+    }
+
+    /// Returns whether the records at a time, and one beyond it in the direction, have been read.
+    pub(super) fn is_beyond(&self, time: f64, direction: Direction) -> bool {
+        match direction {
+            Direction::Forward => self.is_end || self.high > time,
+            Direction::Backward => self.is_start || self.low < time,
+        }
+    }
+
+    /// Returns the number of the part of the archive, between two `<mark>`s, that a time is in.
+    pub(super) fn epoch(&self, time: f64) -> i64 {
+        self.epoch + self.marks.partition_point(|mark| *mark <= time) as i64
+    }
+
+    /// Returns whether there is a `<mark>` beyond a time in the range.
+    pub(super) fn has_mark(&self, time: f64, direction: Direction) -> bool {
+        match direction {
+            Direction::Forward => self.marks.back().is_some_and(|mark| *mark > time),
+            Direction::Backward => self.marks.front().is_some_and(|mark| *mark <= time),
+        }
+    }
+
+    /// Returns whether there is a `<mark>` from a time on against the direction, and forgets it.
+    pub(super) fn passes_mark(&mut self, time: f64, direction: Direction) -> bool {
+        let before = self.marks.len();
+        match direction {
+            Direction::Forward => {
+                while self.marks.front().is_some_and(|mark| *mark <= time) {
+                    self.marks.pop_front();
+                    self.epoch += 1;
+                }
+            }
+            Direction::Backward => {
+                while self.marks.back().is_some_and(|mark| *mark >= time) {
+                    self.marks.pop_back();
+                }
+            }
+        }
+        self.marks.len() < before
+    }
+
+    /// Reads the next record in a direction.
+    ///
+    /// # Errors
+    /// Errors of [`Cursor::forward`]; `PM_ERR_LOGREC` for a damaged value of a wanted metric.
+    pub(super) fn read(&mut self, direction: Direction, limit: Option<f64>, table: &mut Table) -> Result {
+        let cursor = match direction {
+            Direction::Forward => &mut self.ahead,
+            Direction::Backward => &mut self.behind,
+        };
+        let (span, stamp) = match cursor.find(direction)? {
+            Step::Record(span, time) => (Some(span), time),
+            Step::Mark(time) => (None, time),
+            Step::End => {
+                match direction {
+                    Direction::Forward => self.is_end = true,
+                    Direction::Backward => self.is_start = true,
+                }
+                return Ok(());
+            }
+        };
+        let time = seconds_between(self.start, stamp);
+        match direction {
+            // Records of the very time are read ahead.
+            Direction::Backward if stamp >= self.from => return Ok(()),
+            Direction::Forward => self.high = time,
+            Direction::Backward => self.low = time,
+        }
+        let sets = match span {
+            Some(span) => cursor.sets(span)?,
+            None => pcp_pdu::result::ValueSets::empty(),
+        };
+        if !sets.is_empty() {
+            let epoch = match direction {
+                Direction::Forward => self.epoch + self.marks.len() as i64,
+                Direction::Backward => self.epoch,
+            };
+            let added = table.add(sets, &Place { time, epoch, direction, limit });
+            return match (added, span) {
+                (Err(reason), Some(span)) => Err(cursor.damage(span, reason)),
+                _ => Ok(()),
+            };
+        }
+        if self.marks_mean == Marks::Separate {
+            match direction {
+                Direction::Forward => self.marks.push_back(time),
+                Direction::Backward => {
+                    self.marks.push_front(time);
+                    self.epoch -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}

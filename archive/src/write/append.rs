@@ -1,0 +1,91 @@
+//! Opening of an archive that is to be continued.
+
+use std::path::{Path, PathBuf};
+
+use pcp_pdu::event::Stamp;
+use pmapi::Error;
+
+use super::out::Out;
+use super::state::{EINVAL, State};
+use super::{Writer, file};
+use crate::archive::Archive;
+use crate::decode::index::entry_len;
+use crate::error::{ArchiveError, Result};
+
+/// Opens an archive after a check, at its end.
+///
+/// # Errors
+/// Those of [`Writer::append`].
+pub(super) fn append(name: &Path) -> Result<Writer> {
+    let archive = Archive::open(name)?;
+    let [log] = archive.logs.as_slice() else {
+        return Err(ArchiveError::file(name, EINVAL, "several archives cannot be continued as one"));
+    };
+    let (volume, path) = log.files.volumes.last_key_value().ok_or_else(|| no_file(&log.files.base, ".0"))?;
+    let index = log.files.index.as_ref().ok_or_else(|| no_file(&log.files.base, ".index"))?;
+    for (path, suffix) in [(&log.files.meta, "meta"), (index, "index"), (path, &*volume.to_string())] {
+        if *path != file(&log.files.base, suffix) {
+            return Err(ArchiveError::file(path, EINVAL, "a compressed file cannot be continued"));
+        }
+    }
+    check_volume(&archive, *volume)?;
+    let open = |path: &PathBuf| Out::append(path);
+    let files = [open(&log.files.meta)?, open(index)?, open(path)?];
+    let [_, index, _] = &files;
+    let entries = index.len() - log.label.version.label_len() as u64;
+    if !entries.is_multiple_of(entry_len(log.label.version) as u64) {
+        return Err(ArchiveError::file(index.path(), Error::LOGREC, "the file ends in the middle of an entry"));
+    }
+    let mut writer = Writer::with(&log.files.base, log.label.clone(), *volume, files, state(&archive)?);
+    writer.last = Some(archive.end()?);
+    writer.last_meta = latest(&archive);
+    Ok(writer)
+}
+
+fn no_file(base: &Path, suffix: &str) -> ArchiveError {
+    ArchiveError::file(base, Error::LOGFILE, format!("the archive has no file {suffix} to continue"))
+}
+
+/// Checks that a volume ends with a whole record, by the lengths of all of them.
+fn check_volume(archive: &Archive, volume: u32) -> Result {
+    let [log, ..] = archive.logs.as_slice() else { return Ok(()) };
+    let mut window = log.window(volume)?;
+    let mut at = log.label.version.label_len() as u64;
+    while let Some(span) = window.after(at)? {
+        at = span.end();
+    }
+    let len = window.source().len()?;
+    if at == len {
+        return Ok(());
+    }
+    let reason = format!("the last whole record ends at byte {at} of {len}; pmlogcheck(1) tells more");
+    Err(ArchiveError::file(window.source().path(), Error::LOGREC, reason))
+}
+
+/// Returns what the archive describes. Labels and texts may be written again.
+fn state(archive: &Archive) -> Result<State> {
+    let mut state = State::default();
+    let meta = archive.metadata();
+    let names = meta.names();
+    for (pmid, desc) in meta.descs() {
+        state.set_metric(pmid, desc, names.names(pmid));
+    }
+    let mut instances = meta.instance_names();
+    for indom in meta.indoms() {
+        let last = meta.indom_records(indom).map_err(|e| code(archive, e))?.last();
+        let list = last.map(|record| instances.instances_of(indom, record)).unwrap_or_default();
+        state.set_instances(indom, list.iter().map(|instance| (instance.inst, instance.name)));
+    }
+    Ok(state)
+}
+
+fn code(archive: &Archive, e: Error) -> ArchiveError {
+    ArchiveError::file(archive.meta_path(), e, "the instance domains are damaged")
+}
+
+/// Returns the time of the latest metadata.
+fn latest(archive: &Archive) -> Option<Stamp> {
+    let meta = archive.metadata();
+    let indoms = meta.indoms().filter_map(|indom| meta.indom_records(indom).ok()?.last()).map(|record| record.time);
+    indoms.chain(meta.label_records().map(|record| record.time)).max()
+}

@@ -1,0 +1,140 @@
+//! Labels.
+
+use pmapi::{Domain, Error, InDom, Inst, Item, LabelLevel, LabelSet, PmId, Result};
+
+use crate::base::Base;
+use crate::context::Context;
+use crate::recorded::Recorded;
+
+/// Identifier of the labels of a host.
+const HOST: u32 = u32::MAX;
+
+impl Recorded {
+    /// Returns the label sets of a subject as of the last fetch, with their instances.
+    fn labels(&self, level: LabelLevel, ident: u32) -> Result<Vec<(u32, Result<LabelSet>)>> {
+        let record = self.archive.metadata().labels(level, ident, self.time)?;
+        Ok(record.into_iter().flat_map(|record| record.sets()).map(|set| (set.inst, set.label_set())).collect())
+    }
+
+    fn one_set(&self, level: LabelLevel, ident: u32) -> Result<LabelSet> {
+        let first = self.labels(level, ident)?.into_iter().next();
+        first.map_or_else(|| Ok(LabelSet::new()), |(_, set)| set)
+    }
+}
+
+/// Returns the word that stands for the metric's cluster: the PMID of the cluster's item 0.
+fn cluster(pmid: PmId) -> u32 {
+    PmId::new(pmid.domain(), Item::new(pmid.item().cluster(), 0)).word()
+}
+
+impl Context {
+    /// Returns the labels of the host (pmGetContextLabels(3)).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOLABELS` when there are none; [connection errors](pcp_client#connection-errors) of a pmcd.
+    pub fn context_labels(&mut self) -> Result<LabelSet> {
+        match &mut self.base {
+            Base::Host(host) => host.context_labels(),
+            Base::Archive(recorded) => recorded.one_set(LabelLevel::Context, HOST),
+        }
+    }
+
+    /// Returns the labels of an agent (pmGetDomainLabels(3)).
+    ///
+    /// # Errors
+    /// Errors of [`Context::context_labels`], and of a pmcd those of the agent.
+    pub fn domain_labels(&mut self, domain: Domain) -> Result<LabelSet> {
+        match &mut self.base {
+            Base::Host(host) => host.domain_labels(domain),
+            Base::Archive(recorded) => recorded.one_set(LabelLevel::Domain, domain.get().into()),
+        }
+    }
+
+    /// Returns the labels of an instance domain (pmGetInDomLabels(3)).
+    ///
+    /// # Errors
+    /// Errors of [`Context::domain_labels`].
+    pub fn indom_labels(&mut self, indom: InDom) -> Result<LabelSet> {
+        match &mut self.base {
+            Base::Host(host) => host.indom_labels(indom),
+            Base::Archive(recorded) => recorded.one_set(LabelLevel::InDom, indom.word()),
+        }
+    }
+
+    /// Returns the labels of the cluster that a metric belongs to (pmGetClusterLabels(3)).
+    ///
+    /// # Errors
+    /// Errors of [`Context::domain_labels`].
+    pub fn cluster_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
+        match &mut self.base {
+            Base::Host(host) => host.cluster_labels(pmid),
+            Base::Archive(recorded) => recorded.one_set(LabelLevel::Cluster, cluster(pmid)),
+        }
+    }
+
+    /// Returns the labels of a metric itself (pmGetItemLabels(3)).
+    ///
+    /// # Errors
+    /// Errors of [`Context::domain_labels`].
+    pub fn item_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
+        match &mut self.base {
+            Base::Host(host) => host.item_labels(pmid),
+            Base::Archive(recorded) => recorded.one_set(LabelLevel::Item, pmid.word()),
+        }
+    }
+
+    /// Returns the labels of the instances that the profile includes (pmGetInstancesLabels(3)). Instances without
+    /// labels are left out.
+    ///
+    /// # Errors
+    /// Errors of [`Context::domain_labels`].
+    pub fn instances_labels(&mut self, indom: InDom) -> Result<Vec<(Inst, Result<LabelSet>)>> {
+        match &mut self.base {
+            Base::Host(host) => host.instances_labels(indom),
+            Base::Archive(recorded) => {
+                let selection = recorded.profile.selection(indom);
+                let sets = recorded.labels(LabelLevel::Instances, indom.word())?.into_iter();
+                let sets = sets.filter_map(|(inst, set)| Some((Inst::from_word(inst)?, set)));
+                Ok(sets.filter(|(inst, _)| selection.includes(*inst)).collect())
+            }
+        }
+    }
+
+    /// Returns the labels of a metric by level, from the most general one (pmLookupLabels(3)): those of the host, the
+    /// agent, the instance domain, the cluster and the metric. Levels without labels are left out.
+    ///
+    /// # Errors
+    /// Errors of [`Context::lookup_desc`] and [`Context::domain_labels`].
+    pub fn lookup_labels(&mut self, pmid: PmId) -> Result<Vec<LabelSet>> {
+        let desc = self.lookup_desc(pmid)?;
+        let recorded = match &mut self.base {
+            Base::Host(host) => return host.lookup_labels(pmid),
+            Base::Archive(recorded) => recorded,
+        };
+        let levels = [
+            Some((LabelLevel::Context, HOST)),
+            Some((LabelLevel::Domain, pmid.domain().get().into())),
+            desc.indom.map(|indom| (LabelLevel::InDom, indom.word())),
+            Some((LabelLevel::Cluster, cluster(pmid))),
+            Some((LabelLevel::Item, pmid.word())),
+        ];
+        let sets = levels.into_iter().flatten().map(|(level, ident)| match recorded.one_set(level, ident) {
+            Err(Error::NOLABELS) => Ok(LabelSet::new()),
+            set => set,
+        });
+        sets.filter(|set| !set.as_ref().is_ok_and(LabelSet::is_empty)).collect()
+    }
+
+    /// Returns the labels of a metric in one set, in which a specific level overrides a more general one
+    /// (pmMergeLabelSets(3)).
+    ///
+    /// # Errors
+    /// Errors of [`Context::lookup_labels`]; `-E2BIG` when the labels are too many for one set.
+    pub fn merged_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
+        let mut merged = LabelSet::new();
+        for set in self.lookup_labels(pmid)? {
+            merged.merge(&set)?;
+        }
+        Ok(merged)
+    }
+}

@@ -1,0 +1,181 @@
+//! Time zones.
+
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
+use pmapi::Error;
+
+/// Time zone of times that are shown or parsed.
+///
+/// libpcp has one current zone for a process (pmUseZone(3)); here a zone is a value.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    text: String,
+    zone: TimeZone,
+}
+
+/// Local time (`struct tm`, pmLocaltime(3)).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct LocalTime {
+    /// Year of the common era.
+    pub year: i32,
+    /// Month, 1 to 12.
+    pub month: u32,
+    /// Day of the month, 1 to 31.
+    pub day: u32,
+    /// Hour, 0 to 23.
+    pub hour: u32,
+    /// Minute, 0 to 59.
+    pub minute: u32,
+    /// Second, 0 to 59.
+    pub second: u32,
+    /// Day of the week, 0 to 6 from Sunday on.
+    pub weekday: u32,
+    /// Day of the year, 1 to 366.
+    pub yearday: u32,
+    /// Seconds east of UTC.
+    pub offset: i32,
+}
+
+const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Writes as asctime(3) does, without a newline: `Thu Jan  1 00:00:00 1970`.
+impl std::fmt::Display for LocalTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let day = DAYS.get(self.weekday as usize).copied().unwrap_or_default();
+        let month = (self.month as usize).checked_sub(1).and_then(|at| MONTHS.get(at)).copied().unwrap_or_default();
+        let LocalTime { day: date, hour, minute, second, year, .. } = self;
+        write!(f, "{day} {month} {date:2} {hour:02}:{minute:02}:{second:02} {year}")
+    }
+}
+
+impl Zone {
+    /// Returns the zone of the process: `$TZ`, or that of the system.
+    pub fn system() -> Zone {
+        Zone { text: std::env::var("TZ").unwrap_or_default(), zone: TimeZone::system() }
+    }
+
+    /// Returns the zone with a text as in `$TZ`: the name of a file of the time zone database, or the form of POSIX
+    /// (pmNewZone(3)). As in libpcp, three letters are a name for UTC. Any other text is UTC too, as in the C library.
+    ///
+    /// # Errors
+    /// `-EINVAL` for a text that is empty or might lead out of the database: one that starts with a slash, or has two
+    /// dots or characters other than letters, digits and `/_+-.:,"'`.
+    pub fn named(text: &str) -> Result<Zone, Error> {
+        const INVALID: i32 = 22;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_+-.:,\"'".contains(c);
+        if text.is_empty() || text.starts_with('/') || text.contains("..") || !text.chars().all(is_plain) {
+            return Err(Error::from_errno(INVALID));
+        }
+        let name = text.strip_prefix(':').unwrap_or(text);
+        let zone = match text.len() {
+            3 => TimeZone::posix(&format!("{text}+0")).ok(),
+            _ => TimeZone::get(name).ok().filter(|_| !name.is_empty()).or_else(|| TimeZone::posix(name).ok()),
+        };
+        Ok(Zone { text: text.to_owned(), zone: zone.unwrap_or(TimeZone::UTC) })
+    }
+
+    /// Returns the text that the zone was made from (pmWhichZone(3)); empty for that of the system.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the local time of seconds since the epoch (pmLocaltime(3)). Times beyond the year 9999 are the epoch.
+    pub fn local(&self, seconds: i64) -> LocalTime {
+        let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        let offset = self.zone.to_offset(time);
+        let local = offset.to_datetime(time);
+        LocalTime {
+            year: local.year().into(),
+            month: local.month().unsigned_abs().into(),
+            day: local.day().unsigned_abs().into(),
+            hour: local.hour().unsigned_abs().into(),
+            minute: local.minute().unsigned_abs().into(),
+            second: local.second().unsigned_abs().into(),
+            weekday: local.weekday().to_sunday_zero_offset().unsigned_abs().into(),
+            yearday: local.day_of_year().unsigned_abs().into(),
+            offset: offset.seconds(),
+        }
+    }
+
+    /// Returns the text of a time in seconds since the epoch, without the newline of pmCtime(3).
+    pub fn ctime(&self, seconds: i64) -> String {
+        self.local(seconds).to_string()
+    }
+
+    /// Returns the seconds since the epoch of a local time (mktime(3)), whose fields may be outside of their ranges:
+    /// day 0 is the last one of the month before. `None` for a time beyond the calendar.
+    pub(crate) fn seconds(&self, local: &Fields) -> Option<i64> {
+        let months = i64::from(local.month) - 1;
+        let year = i16::try_from(i64::from(local.year) + months.div_euclid(12)).ok()?;
+        let month = i8::try_from(months.rem_euclid(12) + 1).ok()?;
+        let first = Date::new(year, month, 1).ok()?.to_datetime(jiff::civil::Time::midnight());
+        let days = Span::new().try_days(local.day - 1).ok()?;
+        let seconds = (local.hour * 60 + local.minute) * 60 + local.second;
+        let time: DateTime = first.checked_add(days).ok()?.checked_add(Span::new().try_seconds(seconds).ok()?).ok()?;
+        Some(self.zone.to_timestamp(time).ok()?.as_second())
+    }
+
+    /// Returns the time of a date in the form of ISO 8601, in seconds and nanoseconds since the epoch.
+    pub(crate) fn iso(&self, text: &str) -> Option<(i64, u32)> {
+        if let Ok(time) = text.parse::<Timestamp>() {
+            return Some((time.as_second(), time.subsec_nanosecond().unsigned_abs()));
+        }
+        let time: DateTime = text.parse().ok()?;
+        Some((self.zone.to_timestamp(time).ok()?.as_second(), time.subsec_nanosecond().unsigned_abs()))
+    }
+}
+
+/// Fields of a local time that may be outside of their ranges.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields {
+    pub(crate) year: i32,
+    /// 1 is January.
+    pub(crate) month: i32,
+    pub(crate) day: i64,
+    pub(crate) hour: i64,
+    pub(crate) minute: i64,
+    pub(crate) second: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_as_in_libpcp() {
+        let shown = |zone: &str, seconds| Zone::named(zone).unwrap().ctime(seconds);
+        assert_eq!(shown("UTC", 0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(shown("EST", 0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(shown("EST-11", 0), "Thu Jan  1 11:00:00 1970");
+        assert_eq!(shown("EST-11EST-10,89/2:00,299/2:00", 1_523_836_800), "Mon Apr 16 10:00:00 2018");
+        assert_eq!(shown("EST-11EST-10,89/2:00,299/2:00", 1_516_060_800), "Tue Jan 16 11:00:00 2018");
+        assert_eq!(shown("nonsense", 0), "Thu Jan  1 00:00:00 1970");
+        for text in ["", "/etc/passwd", "a/../b", "a b", "a;b"] {
+            assert!(Zone::named(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn local_times_come_back() {
+        let zone = Zone::named("EST-11EST-10,89/2:00,299/2:00").unwrap();
+        for seconds in [0, 86_399, 1_523_836_801, 4_000_000_000] {
+            let LocalTime { year, month, day, hour, minute, second, .. } = zone.local(seconds);
+            let (month, day) = (month as i32, day.into());
+            let fields = Fields { year, month, day, hour: hour.into(), minute: minute.into(), second: second.into() };
+            assert_eq!(zone.seconds(&fields), Some(seconds));
+            let far = Fields {
+                year: year - 1,
+                month: month + 12,
+                second: i64::from(second) + 60,
+                minute: i64::from(minute) - 1,
+                ..fields
+            };
+            assert_eq!(zone.seconds(&far), Some(seconds));
+        }
+        let last = Fields { year: 2024, month: 3, day: 0, hour: 0, minute: 0, second: 0 };
+        assert_eq!(zone.seconds(&last).map(|seconds| zone.local(seconds).day), Some(29));
+    }
+}

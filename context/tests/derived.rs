@@ -1,0 +1,210 @@
+//! Derived metrics over archives compared with libpcp, record by record.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pcp_context::Context;
+use pcp_derive::{Definitions, Scope};
+use pmapi::{Atom, Converted, Desc, OptionWord as _, PmId, Semantics, Type};
+use testkit::Pcp;
+
+/// Metrics of an archive that expressions are made of, at most.
+const METRICS: usize = 60;
+/// Archives whose files have at most this many bytes together are compared.
+const SMALL: u64 = 400_000;
+
+/// Archives that are left out: values whose encoding is not that of their type, which are errors here and wrong values in
+/// libpcp; an instance of a singular metric (`bug_v2`); an error in place of values, which libpcp's sum of two deltas
+/// has and each delta has not (`all-irix-6.5.25`).
+const DAMAGED: [&str; 9] = [
+    "bozo.client_v2",
+    "960624.08.17_v2",
+    "ace_v2",
+    "babylon.pmview_v2",
+    "babylon.percpu_v2",
+    "rattle",
+    "src-rattle",
+    "bug_v2",
+    "all-irix-6.5.25",
+];
+
+fn archives() -> Vec<PathBuf> {
+    let dir = Pcp::required().testsuite().join("archives");
+    let entries = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|name| Some(name.strip_suffix(".meta")?.to_owned()))
+        .filter(|base| dir.join(format!("{base}.0")).metadata().is_ok_and(|file| file.len() < SMALL))
+        .filter(|base| !DAMAGED.contains(&base.as_str()))
+        .map(|base| dir.join(base))
+        .collect();
+    found.sort();
+    found
+}
+
+fn is_number(desc: &Desc) -> bool {
+    matches!(desc.ty, Type::I32 | Type::U32 | Type::I64 | Type::U64 | Type::Float | Type::Double)
+}
+
+/// Returns names and expressions over the metrics of an archive. `rate` of a falling metric has another value before PCP
+/// 7, and `max` and `min` without values, and a ternary, another one than libpcp's of any version.
+fn definitions(context: &mut Context) -> Vec<(String, String)> {
+    let is_newer = Pcp::required().config("PCP_VERSION").split('.').next() >= Some("7");
+    let mut names = context.traverse("").unwrap();
+    names.sort();
+    let mut metrics: Vec<(String, Desc)> = Vec::new();
+    for name in names {
+        let pmid = context.lookup_name(&name).unwrap();
+        // Derived metrics of the recorded host have numbers that libpcp gives to its own.
+        let desc = context.lookup_desc(pmid).ok().filter(|desc| is_number(desc) && pmid.domain().get() != 511);
+        metrics.extend(desc.map(|desc| (name, desc)));
+    }
+    let step = metrics.len() / METRICS + 1;
+    let metrics: Vec<_> = metrics.into_iter().step_by(step).collect();
+    let mut expressions = Vec::new();
+    for (name, desc) in &metrics {
+        for function in ["delta", "instant", "avg", "count", "sum"] {
+            expressions.push(format!("{function}({name})"));
+        }
+        let is_counter = desc.semantics == Semantics::Counter;
+        expressions.push(format!("-{name}"));
+        expressions.push(format!("{name} * 3"));
+        expressions.push(format!("delta({name}) + delta({name})"));
+        if is_newer {
+            expressions.push(format!("rate({name})"));
+            expressions.push(format!("rate({name}) / 2"));
+        }
+        if !is_counter {
+            expressions.push(format!("{name} > 7"));
+            expressions.push(format!("{name} / ({name} + 1)"));
+        }
+    }
+    for ((a, left), (b, right)) in metrics.iter().zip(metrics.iter().skip(1)) {
+        if left.indom == right.indom && left.units == right.units && left.semantics == right.semantics {
+            expressions.push(format!("{a} + {b}"));
+            expressions.push(format!("{a} - {b}"));
+            expressions.push(format!("delta({a}) - delta({b})"));
+        }
+    }
+    // A few old archives have names of metrics that no expression can have.
+    let mut valid = Definitions::new(Scope::Context);
+    let named = expressions.into_iter().enumerate().map(|(nth, expression)| (format!("judge.d{nth}"), expression));
+    named.filter(|(name, expression)| valid.register(name, expression).is_ok()).collect()
+}
+
+fn libpcp(program: &Path, archive: &Path, definitions: &[(String, String)]) -> String {
+    let mut child = Command::new(program)
+        .arg(archive)
+        .env("PCP_DERIVED_CONFIG", "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let text: String = definitions.iter().map(|(name, expression)| format!("{name}\t{expression}\n")).collect();
+    let writer = std::thread::spawn(move || _ = input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Numbers of the definitions that cannot be used, and the text of all values.
+fn ours(context: &mut Context, definitions: &[(String, String)], left_out: &HashSet<usize>) -> String {
+    let (mut text, mut wanted): (String, Vec<(usize, PmId, Desc)>) = (String::new(), Vec::new());
+    for (name, expression) in definitions {
+        context.add_derived(name, expression).unwrap();
+    }
+    for (nth, (name, _)) in definitions.iter().enumerate() {
+        let pmid = context.lookup_name(name).unwrap();
+        match context.lookup_desc(pmid) {
+            Ok(desc) if !left_out.contains(&nth) => wanted.push((nth, pmid, desc)),
+            Ok(_) => (),
+            Err(_) => writeln!(text, "none {nth}").unwrap(),
+        }
+    }
+    let pmids: Vec<PmId> = wanted.iter().map(|(_, pmid, _)| *pmid).collect();
+    while let Ok(mut sample) = context.fetch(&pmids) {
+        sample.sort_instances();
+        writeln!(text, "fetch {}.{:06}", sample.time().seconds, sample.time().nanoseconds / 1000).unwrap();
+        for ((nth, _, desc), set) in wanted.iter().zip(sample.sets()) {
+            let count = set.error.map_or(set.len() as i32, pmapi::Error::code);
+            writeln!(text, " {nth} {count}").unwrap();
+            for (inst, value) in set.values() {
+                match value.extract(desc.ty, Type::Double) {
+                    Ok(Converted::Atom(Atom::Double(number))) => {
+                        writeln!(text, "  {} {number:?}", inst.word() as i32).unwrap();
+                    }
+                    _ => writeln!(text, "  {} ?", inst.word() as i32).unwrap(),
+                }
+            }
+        }
+    }
+    text
+}
+
+fn same(ours: &str, theirs: &str) -> bool {
+    if ours == theirs {
+        return true;
+    }
+    let split = |line: &str| -> Option<(String, f64)> {
+        let (inst, number) = line.strip_prefix("  ")?.split_once(' ')?;
+        Some((inst.to_owned(), number.parse().ok()?))
+    };
+    match (split(ours), split(theirs)) {
+        (Some(ours), Some(theirs)) => {
+            ours.0 == theirs.0 && (ours.1 == theirs.1 || (ours.1.is_nan() && theirs.1.is_nan()))
+        }
+        _ => false,
+    }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn derived_metrics_as_in_libpcp() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("derived");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/derived.c");
+    assert!(Command::new("gcc").arg("-o").arg(&program).args([source, "-lpcp"]).status().unwrap().success());
+    let (mut values, mut differences) = (0, Vec::new());
+    for path in archives() {
+        let Ok(mut context) = Context::open_archive(&path) else { continue };
+        let definitions = definitions(&mut context);
+        if definitions.is_empty() {
+            continue;
+        }
+        let theirs = libpcp(&program, &path, &definitions);
+        let left_out: HashSet<usize> =
+            theirs.lines().filter_map(|line| line.strip_prefix("none ")?.parse().ok()).collect();
+        let found = ours(&mut context, &definitions, &left_out);
+        let is_value = |line: &&str| line.starts_with([' ', 'f']);
+        let (mut a, mut b) = (found.lines().filter(is_value), theirs.lines().filter(is_value));
+        let mut set = "";
+        loop {
+            let (left, right) = (a.next(), b.next());
+            let (Some(left), Some(right)) = (left, right) else {
+                if left != right {
+                    differences.push(format!("{}: ours {left:?}, libpcp's {right:?}", path.display()));
+                }
+                break;
+            };
+            if !same(left, right) {
+                let nth: usize = set.split_whitespace().next().unwrap_or_default().parse().unwrap_or(0);
+                let expression = &definitions[nth].1;
+                differences
+                    .push(format!("{}: {expression}: after {set:?}: {left:?}, libpcp's {right:?}", path.display()));
+                break;
+            }
+            values += usize::from(left.starts_with("  "));
+            if !left.starts_with("  ") {
+                set = left;
+            }
+        }
+    }
+    println!("{values} equal values, {} archives with differences", differences.len());
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert!(values > 1_000_000);
+}

@@ -1,0 +1,183 @@
+//! A Debian package with the agent in a folder.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use pcp_view::Failure;
+
+use crate::agent;
+use crate::package::About;
+
+/// What goes into the package.
+pub(crate) struct Contents<'a> {
+    pub(crate) about: &'a About,
+    pub(crate) binary: &'a Path,
+    /// Options of the agent that it writes its directory with.
+    pub(crate) written_with: &'a [OsString],
+    /// Options of the script Install.
+    pub(crate) install: &'a [OsString],
+    /// Options of the agent, for its first installation.
+    pub(crate) args: &'a [OsString],
+}
+
+/// Writes the package into a directory. Returns its path.
+///
+/// The agent's directory is in `/usr/lib/PACKAGE`. The package's scripts run Install and Remove there, so that an
+/// upgrade keeps the agent's arguments and configuration.
+pub(crate) fn write(contents: &Contents<'_>, scratch: &Path, output: &Path) -> Result<PathBuf, Failure> {
+    let about = contents.about;
+    let package = package_name(&about.name)?;
+    let version = format!("{}-1", about.version.replace('-', "~"));
+    let top = scratch.join("deb");
+    let place = format!("usr/lib/{package}");
+    let dir = top.join(&place);
+    fs::create_dir_all(dir.parent().unwrap_or(&dir))?;
+    agent::written(contents.binary, contents.written_with, &dir)?;
+    let name = installed_name(&dir)?;
+    // Another version of the package may have another name.
+    let words = Words { place: &place, name: &name, install: &shell(contents.install)?, args: &shell(contents.args)? };
+    let debian = top.join("DEBIAN");
+    fs::create_dir(&debian)?;
+    for (script, text) in [("postinst", words.postinst()), ("prerm", words.prerm()), ("postrm", words.postrm())] {
+        let file = debian.join(script);
+        fs::write(&file, text)?;
+        fs::set_permissions(&file, Permissions::from_mode(0o755))?;
+    }
+    let doc = top.join("usr/share/doc").join(&package);
+    fs::create_dir_all(&doc)?;
+    fs::write(doc.join("copyright"), format!("{}\nLicence: {}\n", about.maintainer, about.licence))?;
+    let architecture = said("dpkg", &["--print-architecture".into()], scratch)?;
+    let libraries = libraries(contents.binary, scratch);
+    let control = format!(
+        "Package: {package}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {}\nSection: utils\n\
+         Priority: optional\nDepends: pcp (>= 6.0), {libraries}\nDescription: {}\n",
+        about.maintainer, about.description
+    );
+    fs::write(debian.join("control"), control)?;
+    directories_are_readable(&top)?;
+    fs::create_dir_all(output).map_err(|e| format!("{}: {e}", output.display()))?;
+    let file = output.join(format!("{package}_{version}_{architecture}.deb"));
+    said("dpkg-deb", &["--root-owner-group".into(), "--build".into(), top.into(), file.clone().into()], scratch)?;
+    Ok(file)
+}
+
+/// Texts that differ between the scripts of packages.
+struct Words<'a> {
+    place: &'a str,
+    name: &'a str,
+    install: &'a str,
+    args: &'a str,
+}
+
+impl Words<'_> {
+    fn postinst(&self) -> String {
+        let Words { place, install, args, .. } = self;
+        let args = if args.is_empty() { String::new() } else { format!(" -- {args}") };
+        format!(
+            "#!/bin/sh\nset -e\ncase $1 in\n    configure | abort-*)\n        # A later Install keeps the agent's \
+             arguments. The state of pmcd must not stop the installation of packages.\n        if [ -z \"$2\" ]\n        \
+             then\n            sh /{place}/Install -s -Q {install}{args}\n        else\n            sh /{place}/Install -s -Q \
+             {install}\n        fi </dev/null || echo \"the agent is not installed in PCP: run /{place}/Install\" >&2\n        \
+             ;;\nesac\n"
+        )
+    }
+
+    fn prerm(&self) -> String {
+        let name = self.name;
+        format!(
+            "#!/bin/sh\nset -e\ncase $1 in\n    remove | deconfigure)\n        . \"$PCP_DIR/etc/pcp.env\"\n        [ ! -d \
+             \"$PCP_PMDAS_DIR/{name}/.before\" ] || sh \"$PCP_PMDAS_DIR/{name}/Remove\" -Q || echo \"{name} stays in PCP\" \
+             >&2\n        ;;\nesac\n"
+        )
+    }
+
+    fn postrm(&self) -> String {
+        let name = self.name;
+        format!(
+            "#!/bin/sh\nset -e\ncase $1 in\n    purge)\n        [ ! -f \"$PCP_DIR/etc/pcp.env\" ] || . \
+             \"$PCP_DIR/etc/pcp.env\"\n        rm -f \"${{PCP_LOG_DIR:-/var/log/pcp}}/pmcd/{name}.log\" \
+             \"${{PCP_LOG_DIR:-/var/log/pcp}}/pmcd/{name}.log.prev\"\n        ;;\nesac\n"
+        )
+    }
+}
+
+/// Returns the name of the agent in PCP: that of the only program in its directory.
+fn installed_name(dir: &Path) -> Result<String, Failure> {
+    let names = fs::read_dir(dir)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names = names.filter_map(|name| Some(name.strip_prefix("pmda").filter(|n| pmns::is_name(n))?.to_owned()));
+    names.next().ok_or_else(|| format!("{}: no program of an agent", dir.display()).into())
+}
+
+/// Returns the name of a package as Debian allows it.
+fn package_name(name: &str) -> Result<String, Failure> {
+    let package = name.to_lowercase().replace('_', "-");
+    let is_valid = package.len() > 1
+        && package.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && package.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b));
+    if is_valid { Ok(package) } else { Err(format!("{name:?} cannot be the name of a Debian package").into()) }
+}
+
+/// Quotes words for a shell script.
+fn shell(words: &[OsString]) -> Result<String, Failure> {
+    let quoted = words.iter().map(|word| {
+        let word = word.to_str().filter(|word| !word.contains(char::is_control));
+        Ok(format!("'{}'", word.ok_or("an option has control characters or is not UTF-8")?.replace('\'', r"'\''")))
+    });
+    Ok(quoted.collect::<Result<Vec<_>, &str>>()?.join(" "))
+}
+
+/// Returns the packages of the libraries that the program needs, as far as this host can tell.
+fn libraries(binary: &Path, scratch: &Path) -> String {
+    let empty = scratch.join("shlibs");
+    let control = fs::create_dir_all(empty.join("debian"))
+        .and_then(|()| fs::write(empty.join("debian/control"), "Source: x\n\nPackage: x\nArchitecture: any\n"));
+    let listed =
+        control.map_err(Failure::from).and_then(|()| said("dpkg-shlibdeps", &["-O".into(), binary.into()], &empty));
+    let listed = listed.unwrap_or_default();
+    listed.strip_prefix("shlibs:Depends=").filter(|list| !list.is_empty()).unwrap_or("libc6").to_owned()
+}
+
+/// Lets everybody read the directories, whatever the umask.
+fn directories_are_readable(dir: &Path) -> Result<(), Failure> {
+    fs::set_permissions(dir, Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            directories_are_readable(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a command of Debian. Returns the first line that it prints.
+fn said(program: &str, arguments: &[OsString], dir: &Path) -> Result<String, Failure> {
+    let output = Command::new(program).args(arguments).current_dir(dir).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| format!("{program}: {e}; a Debian package is built on Debian, with dpkg"))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{program} failed: {}", text.trim().lines().next().unwrap_or("it does not say why")).into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_packages() {
+        assert_eq!(package_name("pmda-my_Agent").unwrap(), "pmda-my-agent");
+        for bad in ["", "x", "-x", "a b", "ä!", "a/b"] {
+            assert!(package_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_are_quoted() {
+        assert_eq!(shell(&["-N".into(), "it's $(x)".into()]).unwrap(), r"'-N' 'it'\''s $(x)'");
+        assert!(shell(&["a\nb".into()]).is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! Check of an archive (pmlogcheck(1)).
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use pcp_archive::{Archive, Check, Weight};
+use pcp_pdu::event::Stamp;
+use pcp_tools::Program;
+
+use crate::{Args, FOREVER, window, zone_of};
+
+/// Times between which values are checked, as far as they are given.
+type Window = (Option<Stamp>, Option<Stamp>);
+
+/// Prints what is wrong with an archive, a line each. The exit code is a failure if a reader would fail.
+pub(crate) fn run(program: &Program, args: &Args, path: &Path) -> Result<(), ExitCode> {
+    let (start, finish) = times(args, path).map_err(|e| program.fail(e))?;
+    let mut check = Check::new().window(start, finish);
+    if args.metadata_only {
+        check = check.metadata_only();
+    }
+    let worst = check.run(path, |finding| {
+        if !(args.no_wrap && finding.weight == Weight::Wrap) {
+            program.say(finding);
+        }
+    });
+    if worst == Some(Weight::Fatal) { Err(program.failure()) } else { Ok(()) }
+}
+
+fn times(args: &Args, path: &Path) -> Result<Window, String> {
+    if args.start.is_none() && args.finish.is_none() {
+        return Ok((None, None));
+    }
+    let archive = Archive::open(path).map_err(|e| e.to_string())?;
+    let label = archive.label();
+    let range = window(args, label.start, archive.end().unwrap_or(FOREVER), &zone_of(args, label))?;
+    Ok((args.start.as_ref().map(|_| range.start), args.finish.as_ref().map(|_| range.finish)))
+}

@@ -1,0 +1,46 @@
+//! Command line of the program `pcp-view`.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser};
+use pmapi::build;
+use pmapi::escape::Escaped;
+
+use crate::{Plan, ViewOptions, show};
+
+/// Shows the live metrics of a pmcd
+///
+/// In a terminal the values are refreshed until q or Ctrl-C, and ? shows the keys. Elsewhere two samples are printed.
+#[derive(Parser, Debug)]
+#[command(name = "pcp-view", version = build::version(env!("CARGO_PKG_VERSION")), after_help = EXAMPLES)]
+struct Options {
+    /// Metrics to show, and names above metrics [default: all but proc and hotproc]
+    #[arg(value_name = "METRIC")]
+    metrics: Vec<String>,
+
+    /// Host of the pmcd, in the syntax of PCPIntro(1)
+    #[arg(short = 'H', long, value_name = "HOST", default_value = "local:")]
+    host: String,
+
+    #[command(flatten)]
+    view: ViewOptions,
+}
+
+const EXAMPLES: &str = "Examples:
+  pcp-view
+  pcp-view --host db1.example.org disk network.interface
+  pcp-view -t 5 --json -s 0 mmv | jq -c '[.metric, .values]'";
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let options = Options::parse();
+    show(&options.view, |_| Ok(vec![Plan::host(&options.host, &options.metrics)?])).unwrap_or_else(|e| {
+        eprintln!("pcp-view: {}", Escaped(e));
+        ExitCode::FAILURE
+    })
+}
+
+/// Returns the command line of the program.
+pub fn command() -> clap::Command {
+    Options::command()
+}

@@ -1,0 +1,220 @@
+//! Where metrics come from: an agent that was started, or a running pmcd.
+
+use pcp_client::Context;
+use pcp_collector::{Collector, End, Error, Process, State};
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::result::{Changes, ValueSet};
+use pmapi::{Desc, InDom, Inst, PmId};
+
+/// Why a source does not answer at the moment, or any more.
+#[derive(Debug)]
+pub(crate) enum Interruption {
+    /// The agent is not ready.
+    NotReady,
+    /// There is no connection to pmcd. A later request makes a new one.
+    NoPmcd(String),
+    /// The agent has ended.
+    Ended(Error),
+}
+
+/// An answer, or the error code in its place.
+pub(crate) type Answer<T> = Result<pmapi::Result<T>, Interruption>;
+
+/// Where metrics come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Agent(Box<Agent>),
+    Host(Box<Host>),
+}
+
+/// Agent that was started, with the names of its metrics.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) collector: Collector<Process>,
+    pub(crate) names: pmns::Tree,
+}
+
+/// Running pmcd, with the names of the metrics that are shown, or of inner nodes above them.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) context: Context,
+    pub(crate) roots: Vec<String>,
+}
+
+/// Metrics of processes, which are left out unless they are named: there are too many of them to look through.
+const LEFT_OUT: [&str; 2] = ["proc.", "hotproc."];
+
+/// Most metrics in one request: pmcd accepts no PDUs over 64 KiB from clients.
+const MOST_PMIDS: usize = 10_000;
+
+impl Source {
+    /// Returns whether the answer to a request comes over a network.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Source::Host(_))
+    }
+
+    /// Returns the names of all metrics with their identifiers.
+    pub(crate) fn names(&mut self) -> Answer<Vec<(String, PmId)>> {
+        match self {
+            Source::Agent(agent) => agent.names(),
+            Source::Host(host) => host.ask(|context, roots| {
+                let names = names_below(context, roots)?;
+                let pmids = pmids(context, &names)?;
+                Ok(names.into_iter().zip(pmids).filter_map(|(name, pmid)| Some((name, pmid?))).collect())
+            }),
+        }
+    }
+
+    /// Returns the descriptors of metrics, in their order.
+    pub(crate) fn descs(&mut self, pmids: &[PmId]) -> Answer<Vec<pmapi::Result<Desc>>> {
+        match self {
+            Source::Agent(agent) => {
+                let descs = pmids.iter().map(|pmid| agent.ask(|agent| agent.desc(*pmid)));
+                Ok(Ok(descs.collect::<Result<_, _>>()?))
+            }
+            Source::Host(host) => host.ask(|context, _| {
+                if pmids.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let descs = context.lookup_descs(pmids)?;
+                Ok(descs.into_iter().map(|desc| desc.ok_or(pmapi::Error::PMID)).collect())
+            }),
+        }
+    }
+
+    /// Returns the help of a metric.
+    pub(crate) fn text(&mut self, pmid: PmId, kind: TextKind) -> Answer<String> {
+        let subject = Subject::Metric(pmid);
+        match self {
+            Source::Agent(agent) => agent.ask(|agent| agent.text(subject, kind)),
+            Source::Host(host) => host.ask(|context, _| {
+                let text = context.lookup_text(subject, kind)?;
+                Ok(String::from_utf8_lossy(&text).into_owned())
+            }),
+        }
+    }
+
+    /// Returns the names of the instances of a domain.
+    pub(crate) fn instances(&mut self, indom: InDom) -> Answer<Vec<(Inst, String)>> {
+        match self {
+            Source::Agent(agent) => agent.ask(|agent| agent.instances(indom)),
+            Source::Host(host) => host.ask(|context, _| {
+                let instances = context.in_dom(indom)?.into_iter();
+                Ok(instances.map(|(inst, name)| (inst, String::from_utf8_lossy(&name).into_owned())).collect())
+            }),
+        }
+    }
+
+    /// Fetches metrics. Calls `convert` with the number of each in the request, and returns the outcomes, and whether
+    /// names have changed.
+    pub(crate) fn fetch<T>(
+        &mut self,
+        pmids: &[PmId],
+        convert: impl Fn(usize, &ValueSet<'_>) -> T,
+    ) -> Answer<(Vec<T>, bool)> {
+        let renamed = |changes: Changes| changes.contains(Changes::NAMES);
+        let convert = |(at, set): (usize, ValueSet<'_>)| convert(at, &set);
+        match self {
+            Source::Agent(agent) => agent.ask(|agent| {
+                let fetched = agent.fetch(pmids)?;
+                Ok((fetched.sets().enumerate().map(convert).collect(), renamed(fetched.changes())))
+            }),
+            Source::Host(host) => host.ask(|context, _| {
+                let (mut all, mut changes) = (Vec::with_capacity(pmids.len()), Changes::default());
+                for part in pmids.chunks(MOST_PMIDS) {
+                    let sample = context.fetch(part)?;
+                    let first = all.len();
+                    all.extend(sample.sets().enumerate().map(|(at, set)| convert((first + at, set))));
+                    changes |= sample.changes();
+                }
+                let agents = Changes::AGENT_ADDED | Changes::AGENT_RESTARTED | Changes::AGENT_DROPPED;
+                Ok((all, renamed(changes) || changes.intersects(agents)))
+            }),
+        }
+    }
+
+    /// Ends an agent, and returns how its process has ended.
+    pub(crate) fn end(self) -> Option<End> {
+        match self {
+            Source::Agent(agent) => Some(agent.collector.close()),
+            Source::Host(_) => None,
+        }
+    }
+}
+
+impl Agent {
+    /// Sends a request. An error that concerns only the request becomes the inner result.
+    fn ask<T>(&mut self, request: impl FnOnce(&mut Collector<Process>) -> Result<T, Error>) -> Answer<T> {
+        match request(&mut self.collector) {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(e) if self.collector.state() == State::Ready => Ok(Err(e.code())),
+            Err(Error::NotReady) => Err(Interruption::NotReady),
+            Err(e) => Err(Interruption::Ended(e)),
+        }
+    }
+
+    /// Returns all names, including those that only the agent knows.
+    fn names(&mut self) -> Answer<Vec<(String, PmId)>> {
+        let leaves: Vec<_> = self.names.root().leaves().map(|leaf| (leaf.path(), leaf.pmid())).collect();
+        let mut names = Vec::new();
+        for (path, pmid) in leaves {
+            match pmid {
+                Some(pmid) if pmid.dynamic_root().is_none() => names.push((path, pmid)),
+                _ => {
+                    let mut below = self.ask(|agent| agent.traverse(&path))?.unwrap_or_default();
+                    below.sort();
+                    for name in below {
+                        let pmid = self.ask(|agent| agent.pmid(&name))?;
+                        names.extend(pmid.map(|pmid| (name, pmid)));
+                    }
+                }
+            }
+        }
+        Ok(Ok(names))
+    }
+}
+
+impl Host {
+    fn ask<T>(&mut self, request: impl FnOnce(&mut Context, &[String]) -> pmapi::Result<T>) -> Answer<T> {
+        let Host { context, roots } = self;
+        if !context.is_connected() {
+            context.reconnect().map_err(|_| Interruption::NoPmcd("pmcd cannot be reached".to_owned()))?;
+        }
+        match request(context, roots) {
+            Err(e) if !context.is_connected() => Err(Interruption::NoPmcd(e.to_string())),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Returns the names of all metrics at or below some names, or of all without any.
+pub(crate) fn names_below(context: &mut Context, roots: &[String]) -> pmapi::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for root in roots {
+        names.extend(context.traverse(root)?);
+    }
+    if roots.is_empty() {
+        names = context.traverse("")?;
+        names.retain(|name| !LEFT_OUT.iter().any(|start| name.starts_with(start)));
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Looks up names one by one if pmcd refuses to look up all, because one agent is not ready.
+fn pmids(context: &mut Context, names: &[String]) -> pmapi::Result<Vec<Option<PmId>>> {
+    let list: Vec<&str> = names.iter().map(String::as_str).collect();
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    match context.lookup_names(&list) {
+        Err(_) if context.is_connected() => {}
+        pmids => return pmids,
+    }
+    let one = |name: &&str| match context.lookup_name(name) {
+        Err(e) if !context.is_connected() => Err(e),
+        pmid => Ok(pmid.ok()),
+    };
+    list.iter().map(one).collect()
+}
