@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use pcp_client::Sample;
 use pcp_derive::{
-    Definition, Definitions, Evaluator, Load, Metadata, Missing, Operand, OperandValues, Scope, Source, UnknownNames,
+    Definition, DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, OperandValues, Scope, Source,
+    UnknownNames,
 };
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::RawValue;
@@ -22,8 +23,8 @@ pub(crate) struct Derived {
     pub(crate) own: Definitions,
     pub(crate) global: Option<Arc<Definitions>>,
     evaluator: Option<Evaluator>,
-    /// Number of the definition with a PMID.
-    numbers: HashMap<PmId, usize>,
+    /// The definition with a PMID.
+    ids: HashMap<PmId, DefinitionId>,
     operands: OperandValues,
     last: Option<Stamp>,
 }
@@ -34,7 +35,7 @@ impl Default for Derived {
             own: Definitions::new(Scope::Context),
             global: None,
             evaluator: None,
-            numbers: HashMap::new(),
+            ids: HashMap::new(),
             operands: OperandValues::default(),
             last: None,
         }
@@ -99,7 +100,7 @@ impl Derived {
     pub(crate) fn forget(&mut self) {
         self.last = None;
         if let Some(evaluator) = &mut self.evaluator {
-            let plan = evaluator.plan(0..evaluator.len());
+            let plan = evaluator.plan(evaluator.ids());
             evaluator.forget(&plan);
         }
     }
@@ -111,8 +112,7 @@ impl Derived {
     fn bind(&mut self, base: &mut Base) {
         if self.evaluator.is_none() {
             let bound = Evaluator::bind(self.definitions(), &mut Descs(base), UnknownNames::Refused);
-            self.numbers =
-                self.definitions().enumerate().map(|(number, definition)| (definition.pmid(), number)).collect();
+            self.ids = self.definitions().zip(bound.ids()).map(|(definition, id)| (definition.pmid(), id)).collect();
             self.evaluator = Some(bound);
             self.operands.forget_instances();
         }
@@ -134,8 +134,8 @@ impl Derived {
             return None;
         }
         self.bind(base);
-        let number = *self.numbers.get(&pmid)?;
-        Some(self.evaluator.as_ref()?.desc(number).map_err(|_| Error::BADDERIVE))
+        let id = *self.ids.get(&pmid)?;
+        Some(self.evaluator.as_ref()?.desc(id).map_err(|_| Error::BADDERIVE))
     }
 
     /// Returns the names of the definitions that can be evaluated, at or below a name.
@@ -148,8 +148,9 @@ impl Derived {
             name.is_empty() || other == name || other.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
         };
         let mut names = Vec::new();
-        for (number, definition) in self.definitions().enumerate().filter(|(_, found)| is_below(found.name())) {
-            let is_bound = self.evaluator.as_ref().is_some_and(|evaluator| evaluator.desc(number).is_ok());
+        let Some(evaluator) = &self.evaluator else { return names };
+        for (definition, id) in self.definitions().zip(evaluator.ids()).filter(|(found, _)| is_below(found.name())) {
+            let is_bound = evaluator.desc(id).is_ok();
             if is_bound && !names.iter().any(|other| other == definition.name()) {
                 names.push(definition.name().to_owned());
             }
@@ -160,13 +161,13 @@ impl Derived {
     /// Fetches metrics of which some may be derived.
     pub(crate) fn fetch(&mut self, base: &mut Base, pmids: &[PmId]) -> Result<Sample, ContextError> {
         self.bind(base);
-        let numbers: Vec<Option<usize>> = pmids.iter().map(|pmid| self.numbers.get(pmid).copied()).collect();
+        let ids: Vec<Option<DefinitionId>> = pmids.iter().map(|pmid| self.ids.get(pmid).copied()).collect();
         let Derived { evaluator, operands, last, .. } = self;
-        let Some(evaluator) = evaluator.as_mut().filter(|_| numbers.iter().any(Option::is_some)) else {
+        let Some(evaluator) = evaluator.as_mut().filter(|_| ids.iter().any(Option::is_some)) else {
             return base.fetch(pmids);
         };
-        let plan = evaluator.plan(numbers.iter().copied().flatten());
-        let plain = pmids.iter().zip(&numbers).filter(|(_, number)| number.is_none()).map(|(pmid, _)| *pmid);
+        let plan = evaluator.plan(ids.iter().copied().flatten());
+        let plain = pmids.iter().zip(&ids).filter(|(_, id)| id.is_none()).map(|(pmid, _)| *pmid);
         let mut wanted: Vec<PmId> = plain.collect();
         wanted.extend(evaluator.operands_of(&plan).map(|operand| operand.desc.pmid));
         wanted.sort_unstable();
@@ -186,9 +187,9 @@ impl Derived {
         let since = Duration::new(u64::try_from(time.seconds).unwrap_or(0), time.nanoseconds.min(999_999_999));
         evaluator.evaluate(&plan, since, &mut Values { base, operands });
         let mut assembly = Assembly::default();
-        for (pmid, number) in pmids.iter().zip(numbers) {
-            match number {
-                Some(number) => add(&mut assembly, *pmid, evaluator, number),
+        for (pmid, id) in pmids.iter().zip(ids) {
+            match id {
+                Some(id) => add(&mut assembly, *pmid, evaluator, id),
                 None => {
                     let set = wanted.binary_search(pmid).ok().and_then(|at| operands.last().set(at));
                     let values = set.map(|set| set.error.map_or_else(|| Ok(set.values()), Err));
@@ -201,10 +202,9 @@ impl Derived {
 }
 
 /// Adds the values of a definition.
-fn add(assembly: &mut Assembly, pmid: PmId, evaluator: &Evaluator, number: usize) {
-    let encoded = evaluator
-        .values(number)
-        .map(|values| values.iter().map(|(inst, atom)| (inst, encoded(atom))).collect::<Vec<_>>());
+fn add(assembly: &mut Assembly, pmid: PmId, evaluator: &Evaluator, id: DefinitionId) {
+    let encoded =
+        evaluator.values(id).map(|values| values.iter().map(|(inst, atom)| (inst, encoded(atom))).collect::<Vec<_>>());
     match &encoded {
         Ok(values) => assembly.add(
             pmid,

@@ -188,9 +188,9 @@ impl Source {
         let most = self.limits.backoff.unwrap_or(Duration::MAX);
         let shorter = PAUSES.partition_point(|pause| *pause <= most);
         match PAUSES.get(..shorter).filter(|pauses| !pauses.is_empty()) {
-            Some(pauses) => self.pauses.failed(pauses),
+            Some(pauses) => _ = self.pauses.failed(pauses),
             None if most.is_zero() => {}
-            None => self.pauses.failed(&[most]),
+            None => _ = self.pauses.failed(&[most]),
         }
     }
 

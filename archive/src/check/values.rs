@@ -85,7 +85,7 @@ fn check_volume(
     let mut at = log.label.version.label_len() as u64;
     while let Some(span) = window.after(at)? {
         at = span.end();
-        let found = record(log.label.version, window.bytes(span)?);
+        let found = record(log.label.version, window.bytes(span)?.0);
         let found = found.map_err(|e| ArchiveError::at(&values.path, span.at, e))?;
         let time = found.time;
         if time < start {

@@ -1,7 +1,7 @@
 //! Where metrics come from: an agent that was started, or a running pmcd.
 
 use pcp_client::Context;
-use pcp_collector::{Collector, End, Error, Process, State};
+use pcp_collector::{AgentState, Collector, End, Error, Process};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::{Changes, ValueSet};
 use pmapi::{Desc, InDom, Inst, PmId};
@@ -147,7 +147,7 @@ impl Agent {
     fn ask<T>(&mut self, request: impl FnOnce(&mut Collector<Process>) -> Result<T, Error>) -> Answer<T> {
         match request(&mut self.collector) {
             Ok(answer) => Ok(Ok(answer)),
-            Err(e) if self.collector.state() == State::Ready => Ok(Err(e.code())),
+            Err(e) if self.collector.state() == AgentState::Ready => Ok(Err(e.code())),
             Err(Error::NotReady) => Err(Interruption::NotReady),
             Err(e) => Err(Interruption::Ended(e)),
         }
