@@ -51,9 +51,10 @@ fn text(path: &Path) -> String {
 
 /// Returns a line without escapes, and without what is no letter or digit at its ends.
 fn plain(line: &str) -> String {
-    let line = match line.contains('\\') {
-        true => line.replace("\\n", " ").replace("\\-", "-").replace("\\\"", "\"").replace("\\f", " "),
-        false => line.to_owned(),
+    let line = if line.contains('\\') {
+        line.replace("\\n", " ").replace("\\-", "-").replace("\\\"", "\"").replace("\\f", " ")
+    } else {
+        line.to_owned()
     };
     let words: Vec<&str> = line.split_whitespace().collect();
     words.join(" ").trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()

@@ -115,14 +115,13 @@ impl<'a, M: Metadata> Binder<'a, M> {
         let mut paths = Vec::with_capacity(cycle.len());
         for at in 0..cycle.len() {
             let around = || cycle.iter().cycle().skip(at);
-            let path = match cycle.len() > LONGEST_PATH {
-                false => around().take(cycle.len() + 1).map(name).collect(),
+            let path = if cycle.len() <= LONGEST_PATH {
+                around().take(cycle.len() + 1).map(name).collect()
+            } else {
                 // Only both ends: all complete paths of a large cycle together would take too much memory.
-                true => {
-                    let last = around().skip(cycle.len() - LONGEST_PATH / 2).take(LONGEST_PATH / 2 + 1);
-                    let first = around().take(LONGEST_PATH / 2).map(name);
-                    first.chain(["...".to_owned()]).chain(last.map(name)).collect()
-                }
+                let last = around().skip(cycle.len() - LONGEST_PATH / 2).take(LONGEST_PATH / 2 + 1);
+                let first = around().take(LONGEST_PATH / 2).map(name);
+                first.chain(["...".to_owned()]).chain(last.map(name)).collect()
             };
             paths.push(path);
         }
@@ -149,10 +148,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
         let result = self.resolve(expr).and_then(|names| {
             let checked = check::check(expr, &names, self.metadata).map_err(|fault| {
                 let expr = without_unknown(expr, &names);
-                let context = match fault.arms {
-                    true => expr.arms_context(fault.node),
-                    false => expr.context(fault.node),
-                };
+                let context = if fault.arms { expr.arms_context(fault.node) } else { expr.context(fault.node) };
                 BindError::Semantic { context: context.to_string(), reason: fault.reason }
             })?;
             Ok(emit::emit(&mut self.evaluator, expr, &names, &checked))

@@ -306,14 +306,13 @@ impl Loader<'_> {
                 c => value.push(c),
             }
         }
-        let extra = match in_first {
-            true => chars.collect::<String>(),
-            false => {
-                let (line, rest) = self.reader.rest.split_once('\n').unwrap_or((self.reader.rest, ""));
-                self.reader.rest = rest;
-                self.reader.next_line += 1;
-                line.to_owned()
-            }
+        let extra = if in_first {
+            chars.collect::<String>()
+        } else {
+            let (line, rest) = self.reader.rest.split_once('\n').unwrap_or((self.reader.rest, ""));
+            self.reader.rest = rest;
+            self.reader.next_line += 1;
+            line.to_owned()
         };
         let extra = extra.trim_start_matches(space).trim_end_matches('\n');
         if !extra.is_empty() {

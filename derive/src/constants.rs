@@ -16,9 +16,8 @@ impl Parser<'_> {
             Token::Double(text) => (text, true),
             _ => return Err(self.unexpected()),
         };
-        let unexpected = |parser: &Self| match float {
-            false => parser.expected("metadata keyword", "mkconst(type"),
-            true => parser.unexpected(),
+        let unexpected = |parser: &Self| {
+            if float { parser.unexpected() } else { parser.expected("metadata keyword", "mkconst(type") }
         };
         self.advance();
         if !self.take(&Token::Comma) {

@@ -110,9 +110,10 @@ impl Emitter<'_> {
             },
             Kind::Binary(op, left, right) => {
                 let scales = self.checked.scales.get(id as usize).copied().unwrap_or((Scale::NONE, Scale::NONE));
-                let ty = match op.is_arithmetic() {
-                    true => meta.ty,
-                    false => rules::promote(self.meta(*left).ty, self.meta(*right).ty),
+                let ty = if op.is_arithmetic() {
+                    meta.ty
+                } else {
+                    rules::promote(self.meta(*left).ty, self.meta(*right).ty)
                 };
                 let side = |id, scale| Side { slot: self.slot(id), singular: self.meta(id).indom.is_none(), scale };
                 let (left, right) = (side(*left, scales.0), side(*right, scales.1));
@@ -205,10 +206,7 @@ impl Emitter<'_> {
 /// Converts a number to a type as C's atoi(3) and its relatives do; `None` for a type that is not numeric.
 fn constant(text: &str, ty: Type) -> Option<Data> {
     let digits = text.split('.').next().unwrap_or_default();
-    let unsigned = match digits.is_empty() {
-        true => 0,
-        false => digits.parse::<u64>().unwrap_or(u64::MAX),
-    };
+    let unsigned = if digits.is_empty() { 0 } else { digits.parse::<u64>().unwrap_or(u64::MAX) };
     let signed = i64::try_from(unsigned).unwrap_or(i64::MAX);
     let real = || text.parse::<f64>().unwrap_or_default();
     Some(match ty {

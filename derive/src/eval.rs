@@ -391,12 +391,14 @@ impl Factor {
     fn apply_all(self, (from, to): (Units, Units), of: &Data, output: &mut Data) {
         macro_rules! integers {
             ($kind:ident, $of:expr, $out:expr, $limit:expr, $small:expr) => {
-                $out.extend($of.iter().map(|v| match i128::from(*v).unsigned_abs() < $limit.into() {
-                    true => $small(*v),
-                    false => match from.convert(to, Atom::$kind(*v)) {
+                $out.extend($of.iter().map(|v| {
+                    if i128::from(*v).unsigned_abs() < $limit.into() {
+                        return $small(*v);
+                    }
+                    match from.convert(to, Atom::$kind(*v)) {
                         Ok(Atom::$kind(v)) => v,
                         _ => Default::default(),
-                    },
+                    }
                 }))
             };
         }

@@ -181,9 +181,10 @@ impl Evaluator {
         let changed = load.finish(result);
         if let (true, Some(indom)) = (changed, operand.desc.indom) {
             let shared = self.instances.entry(indom).or_insert_with(|| Arc::clone(&values.ids));
-            match shared.list == values.ids.list {
-                true => values.ids = Arc::clone(shared),
-                false => *shared = Arc::clone(&values.ids),
+            if shared.list == values.ids.list {
+                values.ids = Arc::clone(shared)
+            } else {
+                *shared = Arc::clone(&values.ids)
             }
         }
     }

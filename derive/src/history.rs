@@ -102,10 +102,7 @@ impl History {
                     };
                     rates_of(&pairs, rate.counter, &mut take);
                 }
-                match kept.len() == ids.list.len() {
-                    true => output.set_ids(ids),
-                    false => output.set_list(&kept),
-                }
+                if kept.len() == ids.list.len() { output.set_ids(ids) } else { output.set_list(&kept) }
             }
             Err(status) => output.fail(status),
         }
@@ -152,11 +149,9 @@ fn rates_of(pairs: &Pairs<'_>, counter: bool, take: &mut impl FnMut(Option<f64>)
     macro_rules! integers {
         ($ty:ident) => {
             pairs.each(|now: $ty, before| {
-                take(match now < before {
-                    true if counter => None,
-                    true => Some(-(before.abs_diff(now) as f64)),
-                    false => Some(now.abs_diff(before) as f64),
-                })
+                let difference = before.abs_diff(now) as f64;
+                let falls = now < before;
+                take(if falls && counter { None } else { Some(if falls { -difference } else { difference }) })
             })
         };
     }

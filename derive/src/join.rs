@@ -48,20 +48,14 @@ impl Join {
         let places = Lookup::new(right);
         let mut from = 0;
         for (at, id) in left.list.iter().enumerate() {
-            let place = match left.ascending && right.ascending {
-                true => places.next(*id, &mut from),
-                false => places.find(*id),
-            };
+            let place = if left.ascending && right.ascending { places.next(*id, &mut from) } else { places.find(*id) };
             if let Some(place) = place {
                 self.left_places.push(at as u32);
                 self.right_places.push(place);
                 list.push(*id);
             }
         }
-        self.ids = match list == left.list {
-            true => Arc::clone(left),
-            false => InstIds::new(list),
-        };
+        self.ids = if list == left.list { Arc::clone(left) } else { InstIds::new(list) };
     }
 }
 

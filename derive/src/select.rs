@@ -85,10 +85,7 @@ impl Select {
             Data::Double(column) => self.numbers(arms, column),
             Data::Bytes(_) => self.texts(arms, &mut output.data),
         }
-        match output.data.len() == self.ids.list.len() {
-            true => output.set_ids(&self.ids),
-            false => output.set_list(&self.kept),
-        }
+        if output.data.len() == self.ids.list.len() { output.set_ids(&self.ids) } else { output.set_list(&self.kept) }
     }
 
     /// Returns the arm of all values, if the guard has one value for all and the arm has the result's instances.
@@ -109,9 +106,10 @@ impl Select {
         }
         for (at, id) in self.ids.list.iter().enumerate() {
             let Some(truth) = guard.get(at).and_then(|at| self.truth.get(at)) else { continue };
-            let value = match truth {
-                true => left_places.get(at).and_then(|at| left.get(at)),
-                false => right_places.get(at).and_then(|at| right.get(at)),
+            let value = if *truth {
+                left_places.get(at).and_then(|at| left.get(at))
+            } else {
+                right_places.get(at).and_then(|at| right.get(at))
             };
             if let Some(value) = value {
                 output.push(*value);

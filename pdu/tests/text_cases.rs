@@ -172,9 +172,8 @@ fn shortest(value: f64, digits: usize) -> String {
     let text = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = text.split_once('e').unwrap();
     let exponent: i32 = exponent.parse().unwrap();
-    let trim = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
+    let trim = |text: &str| {
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() }
     };
     if (-4..digits as i32).contains(&exponent) {
         return trim(&format!("{value:.*}", (digits as i32 - 1 - exponent) as usize));

@@ -44,9 +44,10 @@ fn report(given: &ArgMatches) -> Option<ExitCode> {
         report.group(group, sampling);
     }
     report.lines.sort_by(|a, b| a.place().cmp(b.place()));
-    let text: String = match given.get_flag("tsv") {
-        true => report.lines.iter().filter_map(Line::tsv).collect(),
-        false => report.lines.iter().map(|line| format!("{line}\n")).collect(),
+    let text: String = if given.get_flag("tsv") {
+        report.lines.iter().filter_map(Line::tsv).collect()
+    } else {
+        report.lines.iter().map(|line| format!("{line}\n")).collect()
     };
     print!("{text}");
     let bad = report.lines.iter().any(|line| matches!(line, Line::Bad(problem) if !problem.is_warning()));

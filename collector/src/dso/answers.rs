@@ -57,10 +57,7 @@ pub(super) unsafe fn pieces(
     // SAFETY: as the caller says, there are so many names and statuses.
     unsafe {
         let count = if names.is_null() { 0 } else { count as usize };
-        let node = |i| match !statuses.is_null() && statuses.add(i).read() != 0 {
-            true => Node::NonLeaf,
-            false => Node::Leaf,
-        };
+        let node = |i| if !statuses.is_null() && statuses.add(i).read() != 0 { Node::NonLeaf } else { Node::Leaf };
         let list: Vec<(Node, &[u8])> = (0..count).map(|i| (node(i), text(names.add(i).read()))).collect();
         let encoded = encode_names(out, FROM_AGENT, kinds, list.iter().copied());
         free(names);

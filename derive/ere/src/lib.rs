@@ -191,9 +191,12 @@ impl Translation<'_> {
         let (content, rest) = self.rest.split_once('}').ok_or(Error(BRACE))?;
         self.rest = rest;
         let (min, max) = content.split_once(',').unwrap_or((content, content));
-        let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
-            true => Ok(text.parse::<u32>().unwrap_or(MAX_REPEAT + 1)),
-            false => Err(Error(BAD_INTERVAL)),
+        let number = |text: &str| {
+            if text.bytes().all(|b| b.is_ascii_digit()) {
+                Ok(text.parse::<u32>().unwrap_or(MAX_REPEAT + 1))
+            } else {
+                Err(Error(BAD_INTERVAL))
+            }
         };
         let (min, max) = match (min, max) {
             ("", "") if content.is_empty() => return Err(Error(BAD_INTERVAL)),

@@ -107,10 +107,7 @@ proptest! {
             let list: Vec<_> = sample.iter().map(|(id, v)| (*id, f64::from(*v))).collect();
             table.set("b", &list);
             let difference = |id: &u32| Some(f64::from(*now.get(id)?) - f64::from(*before.get(id)?));
-            let expected: Vec<_> = match stamp == 5.0 {
-                true => now.keys().filter_map(|id| Some((*id, difference(id)?))).collect(),
-                false => Vec::new(),
-            };
+            let expected: Vec<_> = if stamp == 5.0 { now.keys().filter_map(|id| Some((*id, difference(id)?))).collect() } else { Vec::new() };
             let per_second: Vec<_> = expected.iter().map(|(id, difference)| (*id, difference / 4.0)).collect();
             prop_assert_eq!(delta.at(stamp, &table).unwrap(), expected);
             prop_assert_eq!(rate.at(stamp, &table).unwrap(), per_second);

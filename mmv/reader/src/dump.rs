@@ -48,9 +48,10 @@ impl Texts {
         }
         for chunk in text.utf8_chunks() {
             for c in chunk.valid().chars() {
-                match c.is_control() {
-                    true => c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?,
-                    false => write!(out, "{c}")?,
+                if c.is_control() {
+                    c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?
+                } else {
+                    write!(out, "{c}")?
                 }
             }
             chunk.invalid().iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?;

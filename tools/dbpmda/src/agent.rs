@@ -225,11 +225,10 @@ impl Agent {
             Err(Error::Io(e)) => e.into(),
             Err(e) => e.code(),
         };
-        let (kind, why) = match self.is_socket {
-            true => {
-                ("socket __pmSend()", "PM_ERR_IPC because __pmSocketClosed() (maybe error 32 from oserror())".into())
-            }
-            false => ("non-socket write()", format!("error {} from oserror()", code.code())),
+        let (kind, why) = if self.is_socket {
+            ("socket __pmSend()", "PM_ERR_IPC because __pmSocketClosed() (maybe error 32 from oserror())".into())
+        } else {
+            ("non-socket write()", format!("error {} from oserror()", code.code()))
         };
         self.trace.line("pdu", format_args!("__pmXmitPDU: {kind} result -1 != {}\n__pmXmitPDU: {why}", header.len));
         Err(code.code())

@@ -225,10 +225,7 @@ impl State {
 impl Meaning for State {
     fn lookup(&mut self, name: &str) -> Result<Option<PmId>, String> {
         let pmid = self.names.lookup(name).map_err(|code| code.to_string())?;
-        match is_dynamic_root(pmid) {
-            true => self.ask_pmid(name, pmid).map_err(error_text),
-            false => Ok(Some(pmid)),
-        }
+        if is_dynamic_root(pmid) { self.ask_pmid(name, pmid).map_err(error_text) } else { Ok(Some(pmid)) }
     }
 
     fn is_named(&self, pmid: Option<PmId>) -> bool {

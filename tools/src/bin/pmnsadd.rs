@@ -68,9 +68,8 @@ fn run(program: &Program) -> Result<(), ExitCode> {
 fn add(program: &Program, mut update: Update<'_>, name_space: &Path, file: &Path) -> Result<(), ExitCode> {
     let mut files = vec![name_space.to_path_buf(), file.to_path_buf()];
     Order::Stamp.apply(program, &mut files, 0)?;
-    let merged = pcp_tools::merge(program, &files, |input| match input == file {
-        true => load_subtree(program, input),
-        false => program.load(Some(input), PmIds::Shared),
+    let merged = pcp_tools::merge(program, &files, |input| {
+        if input == file { load_subtree(program, input) } else { program.load(Some(input), PmIds::Shared) }
     })?;
     update.write(&pmns::write::root(&merged))?;
     program.load(Some(&update.path()), PmIds::Shared)?;
