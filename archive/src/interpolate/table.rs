@@ -22,7 +22,7 @@ use crate::meta::{Lifetime, Metadata};
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) metrics: Vec<Metric>,
-    by_pmid: HashMap<PmId, usize>,
+    by_pmid: HashMap<u32, usize>,
     domains: Vec<Domain>,
     pub(super) series: Vec<Series>,
     /// Instances that have got a first value, each with its time, in the order of reading.
@@ -155,10 +155,10 @@ impl Table {
         let (mut metrics, mut by_pmid) = (Vec::new(), HashMap::new());
         let (mut domains, mut indexes) = (Vec::new(), BTreeMap::new());
         for pmid in pmids {
-            if by_pmid.contains_key(pmid) {
+            if by_pmid.contains_key(&pmid.word()) {
                 continue;
             }
-            by_pmid.insert(*pmid, metrics.len());
+            by_pmid.insert(pmid.word(), metrics.len());
             let desc = meta.raw_desc(*pmid).ok();
             let ty = desc.map_or(Ok(Type::NoSupport), |desc| Type::from_code(desc.ty));
             let indom = desc.and_then(|desc| desc.indom);
@@ -191,10 +191,14 @@ impl Table {
 
     /// Returns the index of a metric.
     pub(super) fn metric(&self, pmid: PmId) -> Option<usize> {
+        self.by_word(pmid.word())
+    }
+
+    fn by_word(&self, word: u32) -> Option<usize> {
         match self.metrics.len() {
             // A walk is faster than a hash.
-            0..=4 => self.metrics.iter().position(|metric| metric.pmid == pmid),
-            _ => self.by_pmid.get(&pmid).copied(),
+            0..=4 => self.metrics.iter().position(|metric| metric.pmid.word() == word),
+            _ => self.by_pmid.get(&word).copied(),
         }
     }
 
@@ -258,9 +262,10 @@ impl Table {
     /// The reason why the record is damaged, or the table too large.
     pub(super) fn add(&mut self, sets: ValueSets<'_>, place: &Place) -> Result<(), String> {
         let (mut count, mut left) = (0, self.metrics.len());
-        for set in sets.iter() {
+        for (at, word) in sets.heads() {
             count += 1;
-            let Some(metric) = set.pmid.and_then(|pmid| self.metric(pmid)) else { continue };
+            let Some(metric) = self.by_word(word) else { continue };
+            let (set, _) = ValueSet::at(sets.pdu(), at).ok_or_else(|| format!("value set {count} is damaged"))?;
             self.add_set(metric, set, place)?;
             left = left.saturating_sub(1);
             if left == 0 {
