@@ -88,7 +88,7 @@ impl Cursor<'_> {
         let selections: Vec<_> = pmids.iter().map(|pmid| selection(archive.metadata(), *pmid, profile)).collect();
         let pdu = self.sets(span)?.pdu();
         let sets = pmids.iter().zip(selections).map(|(pmid, selection)| {
-            let place = wanted.index(*pmid).and_then(|at| places.get(at).copied().flatten());
+            let place = wanted.index(pmid.word()).and_then(|at| places.get(at).copied().flatten());
             FetchedSet { pmid: *pmid, set: place.and_then(|at| Some(ValueSet::at(pdu, at)?.0)), selection }
         });
         Ok(Some(Fetched { time, sets: sets.collect() }))
@@ -103,8 +103,8 @@ fn selection<'p>(meta: &Metadata, pmid: PmId, profile: &'p Profile) -> Selection
 /// Requested metrics.
 enum Wanted<'w> {
     Few(&'w [PmId]),
-    /// Index of the first request of each metric.
-    Many(HashMap<PmId, usize>, usize),
+    /// Index of the first request of each metric, by the word of its PMID.
+    Many(HashMap<u32, usize>, usize),
 }
 
 /// Metrics among which a walk is faster than a hash.
@@ -116,14 +116,14 @@ impl<'w> Wanted<'w> {
             return Wanted::Few(pmids);
         }
         let mut indexes = HashMap::with_capacity(pmids.len());
-        pmids.iter().enumerate().for_each(|(at, pmid)| _ = indexes.entry(*pmid).or_insert(at));
+        pmids.iter().enumerate().for_each(|(at, pmid)| _ = indexes.entry(pmid.word()).or_insert(at));
         Wanted::Many(indexes, pmids.len())
     }
 
-    fn index(&self, pmid: PmId) -> Option<usize> {
+    fn index(&self, word: u32) -> Option<usize> {
         match self {
-            Wanted::Few(pmids) => pmids.iter().position(|other| *other == pmid),
-            Wanted::Many(indexes, _) => indexes.get(&pmid).copied(),
+            Wanted::Few(pmids) => pmids.iter().position(|other| other.word() == word),
+            Wanted::Many(indexes, _) => indexes.get(&word).copied(),
         }
     }
 
@@ -135,28 +135,23 @@ impl<'w> Wanted<'w> {
         };
         places.clear();
         places.resize(len, None);
-        let mut next = sets.offsets().next().unwrap_or_default();
-        let mut is_found = false;
-        for nth in 0..sets.len() {
-            if left == 0 {
-                break;
-            }
-            let damaged = || format!("value set {} of {} is damaged", nth + 1, sets.len());
-            let (set, after) = ValueSet::at(sets.pdu(), next).ok_or_else(damaged)?;
-            let place = set.pmid.and_then(|pmid| places.get_mut(self.index(pmid)?)).filter(|place| place.is_none());
+        let (mut count, mut is_found) = (0, false);
+        let damaged = |count: usize| format!("value set {} of {} is damaged", count + 1, sets.len());
+        for (at, word) in sets.heads() {
+            let place = self.index(word).and_then(|nth| places.get_mut(nth)).filter(|place| place.is_none());
             if let Some(place) = place {
+                let (set, _) = ValueSet::at(sets.pdu(), at).ok_or_else(|| damaged(count))?;
                 if set.format() != Format::InSitu && set.values().count() != set.len() {
-                    return Err(damaged());
+                    return Err(damaged(count));
                 }
-                *place = Some(next);
+                *place = Some(at);
                 (is_found, left) = (true, left - 1);
+                if left == 0 {
+                    return Ok(true);
+                }
             }
-            next = after;
+            count += 1;
         }
-        // A damaged first set has no offset.
-        match next == 0 && !sets.is_empty() {
-            true => Err(format!("value set 1 of {} is damaged", sets.len())),
-            false => Ok(is_found),
-        }
+        if count == sets.len() { Ok(is_found) } else { Err(damaged(count)) }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Archive`] opens an archive of version 2 or 3, or several as one, and has its label, its [`Metadata`] by time and
 //! its end. A [`Cursor`] reads values: whole records forward and back (pmFetchArchive(3)), or chosen metrics
-//! (pmFetch(3) in the modes `PM_MODE_FORW` and `PM_MODE_BACK`).
+//! (pmFetch(3) in the modes `PM_MODE_FORW` and `PM_MODE_BACK`). An [`Interpolator`] computes values at any time
+//! (`PM_MODE_INTERP`).
 //!
 //! A [`Writer`] writes an archive, as pmlogger(1) does, or continues one.
 //!

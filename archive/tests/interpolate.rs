@@ -142,8 +142,13 @@ fn recorded() -> impl Strategy<Value = Vec<Recorded>> {
     })
 }
 
+/// Number of random archives.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn values_are_those_of_the_records_around(

@@ -213,6 +213,20 @@ impl<'a> ValueSets<'a> {
         })
     }
 
+    /// Iterates over the offsets of the value sets in the PDU, for [`ValueSet::at`], and the words of their PMIDs,
+    /// without decoding anything else. Iteration ends before a set that does not fit.
+    pub fn heads(self) -> impl Iterator<Item = (usize, u32)> + use<'a> {
+        let (pdu, mut next) = (self.pdu, self.start);
+        (0..self.count).map_while(move |_| {
+            let place = next;
+            let (pmid, numval) = halves(pdu.get(place..)?.first_chunk()?);
+            // A set without values has neither their format nor a list.
+            let len = if numval as i32 <= 0 { 8 } else { (numval as usize).checked_mul(8)?.checked_add(12)? };
+            next = place.checked_add(len).filter(|next| *next <= pdu.len())?;
+            Some((place, pmid))
+        })
+    }
+
     /// Iterates over the value sets.
     pub fn iter(self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
         self.places().map(|(_, set)| set)

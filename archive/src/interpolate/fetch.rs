@@ -2,16 +2,16 @@
 
 use pcp_pdu::event::Stamp;
 use pcp_pdu::profile::Profile;
-use pmapi::{Error, PmId};
+use pmapi::{Error, OptionWord as _, PmId};
 
+use super::Interpolation;
 use super::datum::{Datum, Kind, between, is_number};
 use super::reach::Reach;
 use super::sample::Interpolated;
 use super::table::{Event, Metric, Series, Table};
-use super::{Interpolation, Rule};
 use crate::archive::Archive;
 use crate::cursor::{Cursor, Direction};
-use crate::error::Result;
+use crate::error::{ArchiveError, Result};
 
 /// Reader of the values of metrics at given times (pmFetch(3) in mode `PM_MODE_INTERP`).
 ///
@@ -63,7 +63,7 @@ impl<'a> Interpolator<'a> {
     /// Returns an interpolator for the archive of a cursor: [`Archive::interpolator`] for a shared archive.
     pub fn new(cursor: Cursor<'a>, pmids: &[PmId], profile: &Profile, rules: Interpolation) -> Interpolator<'a> {
         let origin = cursor.archive().label().start;
-        let table = Table::new(cursor.archive().metadata(), origin, pmids, profile);
+        let table = Table::new(cursor.archive().metadata(), origin, pmids, profile, &rules);
         Interpolator {
             reach: Reach::new(cursor, rules.marks),
             rules,
@@ -139,7 +139,7 @@ impl<'a> Interpolator<'a> {
         let direction = self.direction();
         let is_first = !self.is_placed;
         if is_first {
-            self.place(time);
+            self.place(time)?;
             // Records of the very time are read ahead.
             while direction == Direction::Backward && !self.reach.is_beyond(at, Direction::Forward) {
                 self.reach.read(Direction::Forward, Some(at), &mut self.table)?;
@@ -156,46 +156,47 @@ impl<'a> Interpolator<'a> {
     }
 
     /// Forgets all that was read, and begins at a time.
-    fn place(&mut self, time: Stamp) {
+    fn place(&mut self, time: Stamp) -> Result {
         self.table.clear();
         self.reach.seek(time);
         self.active.clear();
         self.buried.clear();
-        if self.direction() == Direction::Backward {
-            // A discrete value needs none after it.
-            for (at, series) in self.table.series.iter_mut().enumerate() {
-                let metric = self.table.metrics.get(series.metric as usize);
-                series.is_queued = metric.is_some_and(|metric| metric.kind == Kind::Discrete);
-                if series.is_queued {
-                    self.buried.push(at as u32);
-                }
-            }
-            let death = |at: &u32| self.table.series.get(*at as usize).map_or(0.0, |series| series.death);
-            self.buried.sort_unstable_by(|a, b| death(a).total_cmp(&death(b)));
-        }
         self.is_placed = true;
+        if self.direction() == Direction::Forward {
+            return Ok(());
+        }
+        // A discrete value needs none after it.
+        for nth in 0..self.table.metrics.len() {
+            if self.table.metrics.get(nth).is_some_and(|metric| metric.kind == Kind::Discrete) {
+                let path = self.reach.cursor().archive().meta_path();
+                let all = self.table.add_all(nth).map_err(|reason| ArchiveError::file(path, Error::TOOBIG, reason))?;
+                self.buried.extend(all);
+            }
+        }
+        self.table.series.iter_mut().for_each(|series| series.is_queued = true);
+        let death = |at: &u32| self.table.series.get(*at as usize).map_or(0.0, |series| series.death);
+        self.buried.sort_unstable_by(|a, b| death(a).total_cmp(&death(b)));
+        Ok(())
     }
 
     /// Finds the first values on the other side of a time, against the direction.
     fn look_back(&mut self, at: f64) -> Result {
         let direction = self.direction();
-        for nth in 0..self.table.series.len() {
-            let Some(series) = self.table.series.get(nth) else { break };
-            let Some(metric) = self.table.metric_of(series) else { continue };
-            let is_known = match direction {
+        let is_wanted = |metric: &Metric| direction == Direction::Forward || metric.needs_next;
+        let is_known = |series: &&Series| {
+            let nearest = match direction {
                 Direction::Forward => series.events.front().is_some_and(|event| event.time <= at),
                 Direction::Backward => series.events.back().is_some_and(|event| event.time >= at),
             };
-            let is_needed = direction == Direction::Forward || needs_next(metric, &self.rules);
-            if is_needed && !is_known && series.is_alive(at) {
-                self.table.search(nth);
-            }
-        }
+            nearest && series.is_alive(at) && self.table.metric_of(series).is_some_and(is_wanted)
+        };
+        let known = self.table.series.iter().filter(is_known).count();
+        self.table.pending = self.table.alive(at, is_wanted).saturating_sub(known);
         let against = opposite(direction);
         while self.table.pending > 0 && !self.reach.is_done(against) && !self.reach.has_mark(at, against) {
             self.reach.read(against, Some(at), &mut self.table)?;
         }
-        self.table.end_search(0..self.table.series.len() as u32);
+        self.table.pending = 0;
         Ok(())
     }
 
@@ -235,7 +236,9 @@ impl<'a> Interpolator<'a> {
             self.active.extend(self.buried.pop());
         }
         if self.active.len() > before {
-            self.active.sort_unstable();
+            let series = &self.table.series;
+            let key = |nth: &u32| series.get(*nth as usize).map(|series| (series.metric, series.inst.word()));
+            self.active.sort_unstable_by_key(key);
         }
     }
 
@@ -245,11 +248,11 @@ impl<'a> Interpolator<'a> {
         let is_done = self.reach.is_done(direction);
         // No instance has a value outside of its life.
         let (mut earliest, mut latest) = (f64::INFINITY, f64::NEG_INFINITY);
-        let Interpolator { table, active, rules, .. } = self;
+        let Interpolator { table, active, .. } = self;
         active.retain(|nth| {
             let Some(series) = table.series.get_mut(*nth as usize) else { return false };
             let Some(metric) = table.metrics.get(series.metric as usize) else { return false };
-            match series.outlook(at, epoch, direction, metric, rules) {
+            match series.outlook(at, epoch, direction, metric) {
                 Outlook::Known => true,
                 Outlook::Gone => {
                     series.retire(direction);
@@ -274,7 +277,7 @@ impl<'a> Interpolator<'a> {
         while self.table.pending > 0 && !self.reach.is_beyond(limit, direction) && !self.reach.has_mark(at, direction) {
             self.reach.read(direction, None, &mut self.table)?;
         }
-        self.table.end_search(self.active.iter().copied());
+        self.table.end_search(&self.active);
         Ok(())
     }
 
@@ -336,15 +339,7 @@ enum Outlook {
     Gone,
 }
 
-fn needs_next(metric: &Metric, rules: &Interpolation) -> bool {
-    metric.kind != Kind::Discrete || (rules.rule == Rule::Since632 && is_number(metric.ty))
-}
-
 impl Series {
-    fn is_alive(&self, at: f64) -> bool {
-        self.birth <= at && at <= self.death
-    }
-
     /// Returns the last value at or before a time and the first one at or after it, without a `<mark>` between.
     fn around(&self, at: f64, epoch: i64) -> (Option<&Event>, Option<&Event>) {
         let after = self.events.iter().position(|event| event.time > at).unwrap_or(self.events.len());
@@ -354,7 +349,7 @@ impl Series {
         (prior, prior.filter(|event| event.time == at).or(next))
     }
 
-    fn outlook(&self, at: f64, epoch: i64, direction: Direction, metric: &Metric, rules: &Interpolation) -> Outlook {
+    fn outlook(&self, at: f64, epoch: i64, direction: Direction, metric: &Metric) -> Outlook {
         let (prior, next) = self.around(at, epoch);
         match direction {
             Direction::Forward => {
@@ -367,7 +362,7 @@ impl Series {
                             Outlook::Gone
                         }
                     }
-                    (Some(prior), None) if prior.time != at && !has_later && needs_next(metric, rules) => Outlook::Open,
+                    (Some(prior), None) if prior.time != at && !has_later && metric.needs_next => Outlook::Open,
                     _ => Outlook::Known,
                 }
             }

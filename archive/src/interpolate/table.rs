@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 use pcp_pdu::event::Stamp;
@@ -11,16 +10,20 @@ use pcp_pdu::result::{ValueSet, ValueSets};
 use pmapi::{Error, InDom, Inst, OptionWord as _, PmId, Type};
 
 use super::clock::seconds_between;
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, Kind, is_number};
+use super::{Interpolation, Rule};
 use crate::cursor::Direction;
-use crate::meta::Metadata;
+use crate::meta::{Lifetime, Metadata};
 
 /// Wanted metrics and instances.
+///
+/// An instance has a place in the table once a value of it is read: an archive may have a million combinations of metrics
+/// and instances of which few have values.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) metrics: Vec<Metric>,
-    by_pmid: HashMap<PmId, usize>,
-    /// Instances, by metric and number.
+    by_pmid: HashMap<u32, usize>,
+    domains: Vec<Domain>,
     pub(super) series: Vec<Series>,
     /// Instances that have got a first value, each with its time, in the order of reading.
     pub(super) upcoming: VecDeque<(f64, u32)>,
@@ -34,13 +37,15 @@ pub(super) struct Metric {
     pub(super) pmid: PmId,
     pub(super) ty: Type,
     pub(super) kind: Kind,
+    /// Whether a value between two records depends on the later one.
+    pub(super) needs_next: bool,
     /// Error in place of values, in any fetch.
     pub(super) refusal: Option<Error>,
-    /// Instances in the table.
-    pub(super) series: Range<usize>,
+    /// Index of the instance domain; `None` for a metric that has no values.
+    domain: Option<usize>,
     is_singular: bool,
-    /// Positions of the instances within the range.
-    places: Arc<HashMap<u32, u32>>,
+    /// Instances in the table.
+    found: HashMap<u32, u32>,
     /// Whether the last fetch returned values.
     pub(super) had_values: bool,
     /// Values in the last result.
@@ -74,89 +79,126 @@ pub(super) struct Event {
     pub(super) datum: Datum,
 }
 
+/// Instance of a domain, and when it exists.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    inst: u32,
+    birth: f64,
+    death: f64,
+}
+
 /// Instances of a domain that the profile includes.
+#[derive(Debug)]
 struct Domain {
-    /// Instance, birth and death.
-    lives: Vec<(u32, f64, f64)>,
-    places: Arc<HashMap<u32, u32>>,
+    lives: Vec<Life>,
+    places: HashMap<u32, usize>,
 }
 
 /// Instance domains with fewer instances at any time have neither births nor deaths, as in libpcp.
 const FEW: usize = 16;
+
+/// Most instances of metrics in the table, each with some 200 bytes.
+const MOST: usize = 1 << 22;
 
 impl Domain {
     fn new(meta: &Metadata, start: Stamp, indom: InDom, profile: &Profile) -> Domain {
         let (most, lives) = meta.lifetimes(indom).unwrap_or_default();
         let selection = profile.selection(indom);
         let lives = lives.into_iter().filter(|life| selection.includes(Inst::new(life.inst)));
-        let lives: Vec<_> = lives
-            .map(|life| match most < FEW {
-                true => (life.inst, f64::NEG_INFINITY, f64::INFINITY),
-                false => {
-                    let death = life.death.map_or(f64::INFINITY, |time| seconds_between(start, time));
-                    (life.inst, seconds_between(start, life.birth), death)
-                }
-            })
-            .collect();
-        let places = lives.iter().zip(0..).map(|((inst, ..), at)| (*inst, at)).collect();
-        Domain { lives, places: Arc::new(places) }
+        let life = |life: Lifetime| match most < FEW {
+            true => Life { inst: life.inst, birth: f64::NEG_INFINITY, death: f64::INFINITY },
+            false => {
+                let death = life.death.map_or(f64::INFINITY, |time| seconds_between(start, time));
+                Life { inst: life.inst, birth: seconds_between(start, life.birth), death }
+            }
+        };
+        Domain::of(lives.map(life).collect())
+    }
+
+    /// Returns the domain of a singular metric.
+    fn singular() -> Domain {
+        Domain::of(vec![Life { inst: u32::MAX, birth: f64::NEG_INFINITY, death: f64::INFINITY }])
+    }
+
+    fn of(lives: Vec<Life>) -> Domain {
+        let places = lives.iter().enumerate().map(|(at, life)| (life.inst, at)).collect();
+        Domain { lives, places }
+    }
+}
+
+impl Series {
+    fn new(life: Life, metric: usize) -> Series {
+        Series {
+            inst: Inst::from_word(life.inst),
+            metric: metric as u32,
+            birth: life.birth,
+            death: life.death,
+            events: VecDeque::new(),
+            is_queued: false,
+            is_pending: false,
+        }
+    }
+
+    pub(super) fn is_alive(&self, at: f64) -> bool {
+        self.birth <= at && at <= self.death
     }
 }
 
 impl Table {
-    pub(super) fn new(meta: &Metadata, start: Stamp, pmids: &[PmId], profile: &Profile) -> Table {
-        let (mut metrics, mut by_pmid, mut series) = (Vec::new(), HashMap::new(), Vec::new());
-        let mut domains = BTreeMap::new();
-        let singular =
-            Domain { lives: vec![(u32::MAX, f64::NEG_INFINITY, f64::INFINITY)], places: Arc::new(HashMap::new()) };
+    pub(super) fn new(
+        meta: &Metadata,
+        start: Stamp,
+        pmids: &[PmId],
+        profile: &Profile,
+        rules: &Interpolation,
+    ) -> Table {
+        let (mut metrics, mut by_pmid) = (Vec::new(), HashMap::new());
+        let (mut domains, mut indexes) = (Vec::new(), BTreeMap::new());
         for pmid in pmids {
-            if by_pmid.contains_key(pmid) {
+            if by_pmid.contains_key(&pmid.word()) {
                 continue;
             }
-            by_pmid.insert(*pmid, metrics.len());
+            by_pmid.insert(pmid.word(), metrics.len());
             let desc = meta.raw_desc(*pmid).ok();
             let ty = desc.map_or(Ok(Type::NoSupport), |desc| Type::from_code(desc.ty));
             let indom = desc.and_then(|desc| desc.indom);
-            let domain = match indom {
-                Some(indom) => &*domains.entry(indom).or_insert_with(|| Domain::new(meta, start, indom, profile)),
-                None => &singular,
-            };
-            let first = series.len();
             // libpcp has no values of an unknown type, and takes `PM_TYPE_NOSUPPORT` for a missing descriptor.
-            if ty.is_ok_and(|ty| ty != Type::NoSupport) {
-                let metric = metrics.len() as u32;
-                series.extend(domain.lives.iter().map(|(inst, birth, death)| Series {
-                    inst: Inst::from_word(*inst),
-                    metric,
-                    birth: *birth,
-                    death: *death,
-                    events: VecDeque::new(),
-                    is_queued: false,
-                    is_pending: false,
-                }));
-            }
+            let domain = ty.is_ok_and(|ty| ty != Type::NoSupport).then(|| {
+                *indexes.entry(indom).or_insert_with(|| {
+                    let new = indom.map_or_else(Domain::singular, |indom| Domain::new(meta, start, indom, profile));
+                    domains.push(new);
+                    domains.len() - 1
+                })
+            });
+            let kind = Kind::new(desc.map_or(0, |desc| desc.semantics));
+            let is_nearer = rules.rule == Rule::Since632 && ty.is_ok_and(is_number);
             metrics.push(Metric {
                 pmid: *pmid,
                 ty: ty.unwrap_or(Type::NoSupport),
-                kind: Kind::new(desc.map_or(0, |desc| desc.semantics)),
+                kind,
+                needs_next: kind != Kind::Discrete || is_nearer,
                 refusal: (ty == Ok(Type::NoSupport)).then_some(Error::PMID_LOG),
-                series: first..series.len(),
+                domain,
                 is_singular: indom.is_none(),
-                places: Arc::clone(&domain.places),
+                found: HashMap::new(),
                 had_values: false,
                 values: 0..0,
                 failure: None,
             });
         }
-        Table { metrics, by_pmid, series, upcoming: VecDeque::new(), pending: 0 }
+        Table { metrics, by_pmid, domains, series: Vec::new(), upcoming: VecDeque::new(), pending: 0 }
     }
 
     /// Returns the index of a metric.
     pub(super) fn metric(&self, pmid: PmId) -> Option<usize> {
+        self.by_word(pmid.word())
+    }
+
+    fn by_word(&self, word: u32) -> Option<usize> {
         match self.metrics.len() {
             // A walk is faster than a hash.
-            0..=4 => self.metrics.iter().position(|metric| metric.pmid == pmid),
-            _ => self.by_pmid.get(&pmid).copied(),
+            0..=4 => self.metrics.iter().position(|metric| metric.pmid.word() == word),
+            _ => self.by_pmid.get(&word).copied(),
         }
     }
 
@@ -169,26 +211,44 @@ impl Table {
     pub(super) fn clear(&mut self) {
         self.upcoming.clear();
         self.pending = 0;
-        for series in &mut self.series {
-            series.events.clear();
-            (series.is_queued, series.is_pending) = (false, false);
-        }
-        self.metrics.iter_mut().for_each(|metric| metric.had_values = false);
-    }
-
-    /// Marks an instance as one that is searched for.
-    pub(super) fn search(&mut self, at: usize) {
-        if let Some(series) = self.series.get_mut(at).filter(|series| !series.is_pending) {
-            series.is_pending = true;
-            self.pending += 1;
+        self.series.clear();
+        for metric in &mut self.metrics {
+            metric.found.clear();
+            metric.had_values = false;
         }
     }
 
-    /// Ends the search.
-    pub(super) fn end_search(&mut self, all: impl Iterator<Item = u32>) {
+    /// Puts all instances of a metric into the table, and returns their indexes.
+    ///
+    /// # Errors
+    /// The reason if the table would have more than [`MOST`].
+    pub(super) fn add_all(&mut self, nth: usize) -> Result<Range<u32>, String> {
+        let first = self.series.len() as u32;
+        let Some(metric) = self.metrics.get_mut(nth) else { return Ok(first..first) };
+        let lives = metric.domain.and_then(|domain| self.domains.get(domain)).map_or(&[][..], |domain| &domain.lives);
+        if self.series.len() + lives.len() > MOST {
+            return Err(too_many());
+        }
+        for life in lives {
+            metric.found.insert(life.inst, self.series.len() as u32);
+            self.series.push(Series::new(*life, nth));
+        }
+        Ok(first..self.series.len() as u32)
+    }
+
+    /// Counts the instances that exist at a time, of the metrics that `is_wanted` says.
+    pub(super) fn alive(&self, at: f64, is_wanted: impl Fn(&Metric) -> bool) -> usize {
+        let alive = |domain: &Domain| domain.lives.iter().filter(|life| life.birth <= at && at <= life.death).count();
+        let counts: Vec<usize> = self.domains.iter().map(alive).collect();
+        let wanted = self.metrics.iter().filter(|metric| is_wanted(metric));
+        wanted.filter_map(|metric| counts.get(metric.domain?)).sum()
+    }
+
+    /// Ends the search for instances.
+    pub(super) fn end_search(&mut self, all: &[u32]) {
         if self.pending > 0 {
             for at in all {
-                if let Some(series) = self.series.get_mut(at as usize) {
+                if let Some(series) = self.series.get_mut(*at as usize) {
                     series.is_pending = false;
                 }
             }
@@ -196,16 +256,16 @@ impl Table {
         }
     }
 
-    /// Adds the values of a record that has been read in a direction. With a `limit`, an instance with a value on the
-    /// far side of it needs no other.
+    /// Adds the values of a record.
     ///
     /// # Errors
-    /// The reason why the record is damaged.
+    /// The reason why the record is damaged, or the table too large.
     pub(super) fn add(&mut self, sets: ValueSets<'_>, place: &Place) -> Result<(), String> {
         let (mut count, mut left) = (0, self.metrics.len());
-        for set in sets.iter() {
+        for (at, word) in sets.heads() {
             count += 1;
-            let Some(metric) = set.pmid.and_then(|pmid| self.metric(pmid)) else { continue };
+            let Some(metric) = self.by_word(word) else { continue };
+            let (set, _) = ValueSet::at(sets.pdu(), at).ok_or_else(|| format!("value set {count} is damaged"))?;
             self.add_set(metric, set, place)?;
             left = left.saturating_sub(1);
             if left == 0 {
@@ -218,20 +278,28 @@ impl Table {
         }
     }
 
-    fn add_set(&mut self, metric: usize, set: ValueSet<'_>, place: &Place) -> Result<(), String> {
-        let Table { metrics, series, upcoming, pending, .. } = self;
-        let Some(metric) = metrics.get(metric).filter(|metric| !metric.series.is_empty()) else { return Ok(()) };
-        let Some(series) = series.get_mut(metric.series.clone()) else { return Ok(()) };
+    fn add_set(&mut self, nth: usize, set: ValueSet<'_>, place: &Place) -> Result<(), String> {
+        let Table { metrics, domains, series, upcoming, pending, .. } = self;
+        let Some(metric) = metrics.get_mut(nth) else { return Ok(()) };
+        let Some(domain) = metric.domain.and_then(|domain| domains.get(domain)) else { return Ok(()) };
         let (mut next, mut count) = (0, 0);
         for (inst, raw) in set.values() {
             count += 1;
-            // Most records have the instances in their order.
+            let inst = if metric.is_singular { None } else { inst };
+            // Most records have the instances in the order of the one before.
             let at = match series.get(next) {
-                _ if metric.is_singular => 0,
-                Some(guess) if guess.inst == inst => next,
-                _ => match metric.places.get(&inst.word()) {
-                    Some(at) => *at as usize,
-                    None => continue,
+                Some(guess) if guess.inst == inst && guess.metric as usize == nth => next,
+                _ => match (metric.found.get(&inst.word()), domain.places.get(&inst.word())) {
+                    (Some(at), _) => *at as usize,
+                    (None, None) => continue,
+                    (None, Some(at)) => {
+                        let Some(life) = domain.lives.get(*at).filter(|_| series.len() < MOST) else {
+                            return Err(too_many());
+                        };
+                        metric.found.insert(life.inst, series.len() as u32);
+                        series.push(Series::new(*life, nth));
+                        series.len() - 1
+                    }
                 },
             };
             next = at + 1;
@@ -239,15 +307,21 @@ impl Table {
             let datum = Datum::copy(raw, metric.ty).ok_or_else(|| {
                 format!("a value of metric {} is not encoded as its type, {:?}, is", metric.pmid, metric.ty)
             })?;
-            if std::mem::take(&mut found.is_pending) {
-                *pending = pending.saturating_sub(1);
-            }
-            if place.add(found, datum) && !std::mem::replace(&mut found.is_queued, true) {
-                upcoming.push_back((place.time, (metric.series.start + at) as u32));
+            let is_new = place.add(found, datum);
+            // Against the direction any instance that exists is searched for, otherwise single ones.
+            let is_found = match place.limit {
+                Some(limit) => {
+                    let is_wanted = place.direction == Direction::Backward || metric.needs_next;
+                    is_new && is_wanted && found.is_alive(limit)
+                }
+                None => std::mem::take(&mut found.is_pending),
+            };
+            *pending = pending.saturating_sub(usize::from(is_found));
+            if is_new && !std::mem::replace(&mut found.is_queued, true) {
+                upcoming.push_back((place.time, at as u32));
             }
             if metric.is_singular {
-                count = set.len();
-                break;
+                return Ok(());
             }
         }
         match count == set.len() {
@@ -255,6 +329,10 @@ impl Table {
             false => Err(format!("value {} of {} of metric {} is damaged", count + 1, set.len(), metric.pmid)),
         }
     }
+}
+
+fn too_many() -> String {
+    format!("the wanted metrics have more than {MOST} instances")
 }
 
 /// Where values of a record belong.

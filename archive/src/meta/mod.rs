@@ -13,6 +13,7 @@ use pcp_pdu::desc::RawDesc;
 use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
 
 pub use disk::DiskInDom;
+pub(crate) use indom::Lifetime;
 pub use indom::{InDomRecord, Instance};
 pub use label::{LabelRecord, LabelSetView};
 pub use names::Names;

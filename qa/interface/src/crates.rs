@@ -12,11 +12,12 @@ pub struct Crate {
 }
 
 /// Returns the crates whose public interface is recorded.
-pub fn library_crates() -> [Crate; 13] {
+pub fn library_crates() -> [Crate; 14] {
     [
         ("pcp-archive", "archive"),
         ("pcp-pmcd-client", "client"),
         ("pcp-collector", "collector"),
+        ("pcp-context", "context"),
         ("pcp-derive", "derive"),
         ("pcp-exposition", "agents/openmetrics/exposition"),
         ("pcp-help", "help"),
