@@ -1,6 +1,6 @@
-//! CPU time of writing compared with libpcp_import's in the same run: `cargo bench -p pcp-archive`.
+//! CPU time of writing compared with `libpcp_import`'s in the same run: `cargo bench -p pcp-archive`.
 //!
-//! The C program (`import.c`) is compiled if libpcp_import is installed. Both write the same values, in turn.
+//! The C program (`import.c`) is compiled if `libpcp_import` is installed. Both write the same values, in turn.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +65,7 @@ fn ours(base: &Path, [metrics, instances, records]: [u32; 3]) -> f64 {
     cpu() - start
 }
 
-/// Compiles the C program; `None` without libpcp_import.
+/// Compiles the C program; `None` without `libpcp_import`.
 fn peer(dir: &Path) -> Option<std::path::PathBuf> {
     let program = dir.join("import");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/write/import.c");
