@@ -24,17 +24,17 @@ pub(crate) fn declare(setup: &mut Setup, prefix: &str, cluster: u16) {
     let position = setup.metric(format!("{prefix}.position"), item(POSITION), Type::Double);
     position
         .units(seconds)
-        .storable()
+        .restricted()
         .help("Seconds since the start of the recording", "A stored value is the new position.");
     let speed = setup.metric(format!("{prefix}.speed"), item(SPEED), Type::Double);
     speed
-        .storable()
+        .restricted()
         .help("Seconds of the recording in a second", "A stored value is the new speed, over 0 and at most 1000000.");
     let pause = setup.metric(format!("{prefix}.pause"), item(PAUSE), Type::U32);
-    pause.storable().help("Whether the recording stands still", "1 stops it, 0 lets it go on.");
+    pause.restricted().help("Whether the recording stands still", "1 stops it, 0 lets it go on.");
     let repeat = setup.metric(format!("{prefix}.loop"), item(LOOP), Type::U32);
     repeat
-        .storable()
+        .restricted()
         .help("Whether the recording begins anew at its end", "1 or 0. Counters go on when it begins anew.");
     let time = setup.metric(format!("{prefix}.time"), item(TIME), Type::Double);
     time.units(seconds).help("Recorded time that is shown", "Seconds since 1970.");

@@ -16,9 +16,9 @@ use std::time::Instant;
 
 use pcp_archive::{Archive, LabelRecord};
 use pmapi::{Domain, LabelLevel};
-use pmda::LabelSubject;
 use pmda::clap::{Args as _, Command, FromArgMatches as _};
 use pmda::prelude::*;
+use pmda::{Features, LabelSubject};
 
 use clock::Clock;
 use metrics::Metrics;
@@ -38,6 +38,8 @@ pub struct Replay {
 impl Agent for Replay {
     const NAME: &'static str = "replay";
     const DOMAIN: u16 = options::DOMAIN;
+    // Who may control the replay: what one client stores, all clients see.
+    const WANTS: Features = Features::AUTHORIZE;
 
     fn options(command: Command) -> Command {
         Options::augment_args(command)

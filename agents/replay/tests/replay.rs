@@ -76,7 +76,7 @@ fn one_domain_with_its_own_numbers() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("a");
     write(&base);
-    let mut agent = start(&base, &["-d", "60", "--original"]);
+    let mut agent = start(&base, &["-d", "60", "--original", "--open-control"]);
     let bytes = desc(pmid(60, 5), Type::U64, Some(indom()));
     assert_eq!(agent.desc(bytes.pmid).unwrap(), bytes);
     assert_eq!(agent.text(Subject::Metric(bytes.pmid), TextKind::OneLine).unwrap(), "One line");
@@ -95,6 +95,8 @@ fn one_domain_with_its_own_numbers() {
     }
     let named = agent.instances(indom()).unwrap();
     assert_eq!(named, [(Inst::new(3), "sda".to_owned()), (Inst::new(8), "sdb".to_owned())]);
+    let mut closed = start(&base, &["-d", "60", "--original"]);
+    assert!(closed.store(control(2), None, Atom::U32(1)).is_err(), "an unknown client");
     for (item, value) in [(1, Atom::Double(0.0)), (0, Atom::Double(-1.0)), (2, Atom::U32(2))] {
         assert!(agent.store(control(item), None, value).is_err(), "{item}");
     }

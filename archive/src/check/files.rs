@@ -13,7 +13,7 @@ use crate::file::find::Files;
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 18;
 /// Most bytes of a compressed file after decompression.
-const LIMIT: u64 = 1 << 40;
+const LIMIT: u64 = 4 << 30;
 /// Length of the field at both ends of a record.
 const LEN: u64 = 4;
 
