@@ -281,10 +281,25 @@ fn ask(mut client: Context, names: &[&str], pause: Duration, stop: &AtomicBool) 
     times
 }
 
-/// Longest requests of other clients while one source is bad.
-fn bad(kind: &str) {
-    const TIME: Duration = Duration::from_secs(15);
+/// Durations of the requests of two clients: for the values of a good source, and of pmcd's own metric. Another client
+/// asks the other source once a second.
+fn others(agent: &Running, time: Duration) -> [Vec<Duration>; 2] {
     const PAUSE: Duration = Duration::from_millis(2);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let good = scope.spawn(|| ask(agent.client(), &["openmetrics.good.bench_metric_0000"], PAUSE, &stop));
+        let own = scope.spawn(|| ask(agent.client(), &["pmcd.numclients"], PAUSE, &stop));
+        let other = scope.spawn(|| ask(agent.client(), &["openmetrics.bad.bad"], Duration::from_secs(1), &stop));
+        thread::sleep(time);
+        stop.store(true, Ordering::Relaxed);
+        let _ = other.join();
+        [good.join().unwrap(), own.join().unwrap()]
+    })
+}
+
+/// Longest requests of other clients while one source is bad, and before.
+fn bad(kind: &str) {
+    const TIME: Duration = Duration::from_secs(10);
     let mut figures = Figures::default();
     for by in BOTH {
         let scene = Scene::new();
@@ -296,31 +311,31 @@ fn bad(kind: &str) {
             scene.script("bad", &format!("#!/bin/sh\n[ ! -e {} ] || exec sleep 30\necho bad 1\n", flag.display()));
         }
         let agent = scene.start(by);
+        let pid = agent.pid();
         let mut client = agent.client();
         let begin = Instant::now();
         while client.lookup_name("openmetrics.bad.bad").is_err() {
             assert!(begin.elapsed() < Duration::from_secs(60), "the source has no metric");
         }
+        let before = others(&agent, TIME);
         fs::write(&flag, "").unwrap();
         scene.server.is_bad.store(true, Ordering::Relaxed);
-        let stop = AtomicBool::new(false);
-        let (good, own) = thread::scope(|scope| {
-            let good = scope.spawn(|| ask(agent.client(), &["openmetrics.good.bench_metric_0000"], PAUSE, &stop));
-            let own = scope.spawn(|| ask(agent.client(), &["pmcd.numclients"], PAUSE, &stop));
-            let other = scope.spawn(|| ask(agent.client(), &["openmetrics.bad.bad"], Duration::from_secs(1), &stop));
-            thread::sleep(TIME);
-            stop.store(true, Ordering::Relaxed);
-            let _ = other.join();
-            (good.join().unwrap(), own.join().unwrap())
-        });
+        let after = others(&agent, TIME);
         let over = |times: &[Duration]| times.iter().filter(|time| **time > Duration::from_millis(10)).count() as f64;
         let longest = |times: &[Duration]| milliseconds(times.iter().max().copied().unwrap_or_default());
-        figures.add(0, "good source: longest request, ms", by, longest(&good));
-        figures.add(1, "good source: requests over 10 ms", by, over(&good));
-        figures.add(2, "pmcd's own metric: longest request, ms", by, longest(&own));
-        figures.add(3, "pmcd's own metric: requests over 10 ms", by, over(&own));
-        figures.add(4, "requests of both", by, (good.len() + own.len()) as f64);
-        figures.add(5, "agent is alive", by, f64::from(u8::from(agent.pmcd.agent_status("openmetrics") == 0)));
+        for (order, what, of) in [
+            (0, "good source, longest request before, ms", longest(&before[0])),
+            (1, "good source, longest request, ms", longest(&after[0])),
+            (2, "pmcd's own, longest request before, ms", longest(&before[1])),
+            (3, "pmcd's own, longest request, ms", longest(&after[1])),
+            (4, "requests over 10 ms before", over(&before[0]) + over(&before[1])),
+            (5, "requests over 10 ms", over(&after[0]) + over(&after[1])),
+            (6, "requests before", (before[0].len() + before[1].len()) as f64),
+            (7, "requests", (after[0].len() + after[1].len()) as f64),
+            (8, "agent is alive", f64::from(u8::from(Path::new(&format!("/proc/{pid}/exe")).exists()))),
+        ] {
+            figures.add(order, what, by, of);
+        }
         // Threads of the server wait for this.
         scene.server.is_bad.store(false, Ordering::Relaxed);
     }

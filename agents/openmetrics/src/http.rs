@@ -18,7 +18,7 @@ use crate::url_file::{Access, Format, UrlFile, presentable};
 /// Most redirections.
 const REDIRECTS: u32 = 5;
 /// Size of the buffers of a connection, in bytes. All headers of an answer must fit.
-const BUFFER: usize = 32 << 10;
+const BUFFER: usize = 16 << 10;
 /// Value of the header `Accept-Encoding`.
 const ENCODINGS: &str = "gzip, deflate, zstd";
 /// Longest file with a secret or a certificate, in bytes.

@@ -4,18 +4,33 @@ use std::hash::BuildHasher as _;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Keys with values of a type, by numbers from 0 on.
+/// Keys with values of a type, by numbers from 0 on. The keys of a document stand one behind the other, so that the
+/// processor has the next one in its cache when it is compared.
 #[derive(Debug)]
 pub(crate) struct Keys<T> {
-    entries: Vec<(Box<str>, T)>,
+    text: String,
+    entries: Vec<Entry<T>>,
     /// Numbers by the hashes of the keys.
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
+/// A key by its place in the text.
+#[derive(Clone, Copy, Debug)]
+struct Entry<T> {
+    start: usize,
+    len: u32,
+    value: T,
+}
+
 impl<T: Copy> Keys<T> {
     pub(crate) fn new() -> Keys<T> {
-        Keys { entries: Vec::new(), numbers: HashTable::new(), hasher: DefaultHashBuilder::default() }
+        Keys {
+            text: String::new(),
+            entries: Vec::new(),
+            numbers: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -25,7 +40,8 @@ impl<T: Copy> Keys<T> {
     /// Returns the key with a number, and its value.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<(&str, T)> {
-        self.entries.get(number as usize).map(|(key, value)| (&**key, *value))
+        let Entry { start, len, value } = *self.entries.get(number as usize)?;
+        Some((self.text.get(start..start + len as usize)?, value))
     }
 
     /// Returns the number of a key.
@@ -37,10 +53,14 @@ impl<T: Copy> Keys<T> {
     /// Adds a key that is new, and returns its number.
     pub(crate) fn add(&mut self, key: &str, value: T) -> u32 {
         let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        self.entries.push((key.into(), value));
-        let Keys { entries, numbers, hasher } = self;
-        let hash_of = |number: &u32| hasher.hash_one(entries.get(*number as usize).map_or("", |(key, _)| key));
-        numbers.insert_unique(hasher.hash_one(key), number, hash_of);
+        // A document, and thus a key, is shorter than 4 GiB.
+        let len = u32::try_from(key.len()).unwrap_or(0);
+        self.entries.push(Entry { start: self.text.len(), len, value });
+        self.text.push_str(key);
+        let mut numbers = std::mem::take(&mut self.numbers);
+        let hash_of = |number: &u32| self.hasher.hash_one(self.get(*number).map_or("", |(key, _)| key));
+        numbers.insert_unique(self.hasher.hash_one(key), number, hash_of);
+        self.numbers = numbers;
         number
     }
 
@@ -55,6 +75,7 @@ impl<T: Copy> Keys<T> {
 
     /// Gives back memory that is not needed.
     pub(crate) fn shrink(&mut self) {
+        self.text.shrink_to_fit();
         self.entries.shrink_to_fit();
     }
 }

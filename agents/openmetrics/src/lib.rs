@@ -228,9 +228,6 @@ impl Openmetrics {
     }
 
     fn update_names(&mut self) {
-        let names = self.sources.names();
-        if names.len() != self.names.0.len() {
-            self.names.0 = names.to_vec();
-        }
+        self.names.0.extend(self.sources.names(self.names.0.len()).map(Arc::from));
     }
 }

@@ -130,8 +130,7 @@ impl Model {
             self.list.get_or_insert_with(|| metrics.iter().map(|metric| Arc::clone(&metric.published)).collect());
         Sample {
             metrics: Arc::clone(list),
-            // The next document has as many values, so that its vector is allocated at once.
-            values: std::mem::replace(&mut self.values, Vec::with_capacity(self.naming.len())),
+            values: std::mem::take(&mut self.values),
             taken: begin,
             parsing: begin.elapsed(),
             bytes: text.len() as u64,
@@ -280,7 +279,7 @@ impl Model {
         let mut instances = Named::default();
         if let Some(table) = &table {
             naming::show_all(table, &mut instances);
-            self.instances += table.names().len();
+            self.instances += table.len();
         }
         let (oneline, text) = block.help();
         let (labels, notes) = labels.of_metric();
@@ -323,7 +322,7 @@ impl Model {
         };
         let Some(table) = &mut metric.table else { return excluded };
         let (instance, by_labels) = labels.instance_name(metric.by_pcp);
-        let known = table.names().len();
+        let known = table.len();
         if by_labels {
             table.prefix();
         }
@@ -334,7 +333,7 @@ impl Model {
             self.left_out += 1;
             return excluded;
         };
-        self.instances += table.names().len() - known;
+        self.instances += table.len() - known;
         Ok(self.slot(at, number as usize, Some(naming), Some(by_labels)))
     }
 

@@ -101,8 +101,11 @@ pub(crate) fn show_new(table: &Table, instances: &mut Named) {
     if instances.prefixed != table.is_prefixed() {
         return show_all(table, instances);
     }
-    for (number, name) in table.names().iter().enumerate().skip(instances.names.len()) {
-        instances.names.push(if table.is_prefixed() { format!("{number} {name}").into() } else { Arc::clone(name) });
+    let from = instances.names.len();
+    if table.is_prefixed() {
+        instances.names.extend(table.numbered(from).cloned());
+    } else {
+        instances.names.extend(table.names(from).map(Arc::from));
     }
     instances.slots.resize(instances.names.len(), NO_SLOT);
     instances.labels.resize(instances.names.len(), None);

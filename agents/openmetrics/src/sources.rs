@@ -90,9 +90,9 @@ impl Sources {
         self.start.is_none_or(|end| Instant::now() >= end || self.inbox.len() >= asked())
     }
 
-    /// Names of the sources by their numbers.
-    pub(crate) fn names(&self) -> &[Arc<str>] {
-        self.clusters.names()
+    /// Names of the sources by their numbers, from a number on.
+    pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &str> {
+        self.clusters.names(from)
     }
 
     pub(crate) fn get(&self, cluster: u16) -> Option<&Source> {

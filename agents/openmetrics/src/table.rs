@@ -23,6 +23,7 @@ const LONGEST: u64 = 256 << 20;
 pub(crate) struct Table {
     /// File of the table, if it is kept.
     path: Option<PathBuf>,
+    /// Each name with its number and a space before it, as the names of many instances are shown.
     names: Vec<Arc<str>>,
     /// Numbers by the hashes of their names.
     numbers: HashTable<u32>,
@@ -64,9 +65,9 @@ impl Table {
 
     fn push(&mut self, name: &str) -> u32 {
         let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.names.push(name.into());
+        self.names.push(format!("{number} {name}").into());
         let Table { names, numbers, hasher, .. } = self;
-        let name_of = |number: &u32| names.get(*number as usize).map_or("", |name| name);
+        let name_of = |number: &u32| names.get(*number as usize).map_or("", |name| bare(name));
         let hash = hasher.hash_one(name);
         match numbers.find_mut(hash, |number| name_of(number) == name) {
             // A name that a damaged file has twice keeps its last number, as in PCP's agent.
@@ -90,7 +91,7 @@ impl Table {
 
     /// Returns the number of a name that the table has.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        let is_name = |number: &u32| self.names.get(*number as usize).is_some_and(|known| &**known == name);
+        let is_name = |number: &u32| self.names.get(*number as usize).is_some_and(|known| bare(known) == name);
         self.numbers.find(self.hasher.hash_one(name), is_name).copied()
     }
 
@@ -104,9 +105,18 @@ impl Table {
         self.prefixed
     }
 
-    /// The names in the order of their numbers.
-    pub(crate) fn names(&self) -> &[Arc<str>] {
-        &self.names
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Iterates over the names from a number on.
+    pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &str> {
+        self.names.iter().skip(from).map(|name| bare(name))
+    }
+
+    /// Iterates over the names from a number on, each with its number and a space before it.
+    pub(crate) fn numbered(&self, from: usize) -> impl Iterator<Item = &Arc<str>> {
+        self.names.iter().skip(from)
     }
 
     /// Writes the table if it has changed.
@@ -121,10 +131,15 @@ impl Table {
     /// Replaces the file, so that an agent which is killed meanwhile leaves the old one.
     fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("py.new");
-        let bytes = pickle::write(self.names.iter().map(|name| &**name), self.prefixed);
+        let bytes = pickle::write(self.names(0), self.prefixed);
         fs::File::create(&new)?.write_all(&bytes)?;
         fs::rename(&new, path)
     }
+}
+
+/// Returns a name without the number before it.
+fn bare(name: &str) -> &str {
+    name.split_once(' ').map_or("", |(_, name)| name)
 }
 
 fn set_aside(path: &Path, reason: &dyn std::fmt::Display) {
@@ -152,7 +167,8 @@ mod tests {
         table.prefix();
         table.save();
         let table = Table::load(path, 2);
-        assert_eq!(table.names().iter().map(|name| &**name).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(table.names(0).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(table.numbered(1).map(|name| &**name).collect::<Vec<_>>(), ["1 b", "2 c"]);
         assert!(table.is_prefixed());
     }
 
@@ -165,6 +181,6 @@ mod tests {
         assert_eq!(table.number("control"), Some(0));
         table.save();
         assert!(fs::read(dir.path().join("144.0.py.unreadable")).unwrap().starts_with(b"cos"));
-        assert_eq!(Table::load(path, 10).names().len(), 1);
+        assert_eq!(Table::load(path, 10).len(), 1);
     }
 }

@@ -56,6 +56,23 @@ fn headers_and_secrets() {
     assert!(shown.contains("404 Not Found"), "{shown}");
 }
 
+/// A header with a secret is for the server of the URL only, not for the target of a redirection.
+#[test]
+fn secrets_are_not_sent_elsewhere() {
+    let scene = Scene::new(&[]);
+    let other = Server::new(|stream| send(stream, "200 OK", "", b"a 1\n"));
+    let to = format!("Location: {}\r\n", other.url("/target"));
+    let server = Server::new(move |stream| send(stream, "302 Found", &to, b""));
+    let secret = scene.path("token");
+    fs::write(&secret, "s3cret\n").unwrap();
+    scene.url("src", &format!("{}\nBEARER: {}", server.url("/"), secret.display()));
+    let mut agent = scene.start();
+    until("the target has answered", || value(&mut agent, "src.a") == Ok(1.0));
+    assert!(server.requests.lock().unwrap()[0].contains("s3cret"));
+    let requests = other.requests.lock().unwrap();
+    assert!(requests.iter().all(|request| request.contains("/target") && !request.contains("s3cret")), "{requests:?}");
+}
+
 /// What servers answer that have no document, and what the status says then.
 #[test]
 fn bad_answers() {
