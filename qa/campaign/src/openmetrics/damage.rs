@@ -5,18 +5,14 @@ use crate::texts::damage::damage as any;
 
 /// Documents of exporters, and of PCP's agent.
 const DOCUMENTS: [&str; 8] = [
-    "# HELP http_requests_total The total number of HTTP requests.\n# TYPE http_requests_total counter\n\
-     http_requests_total{method=\"post\",code=\"200\"} 1027 1395066363000\n\
-     http_requests_total{method=\"post\",code=\"400\"}    3 1395066363000\n\n\
-     # Escaping in label values:\nmsdos_file_access_time_seconds{path=\"C:\\\\DIR\\\\FILE.TXT\",error=\"Cannot find \
-     file:\\n\\\"FILE.TXT\\\"\"} 1.458255915e9\n\n# Minimalistic line:\nmetric_without_timestamp_and_labels 12.47\n\n\
-     something_weird{problem=\"division by zero\"} +Inf -3982045\n",
-    "# HELP http_request_duration_seconds A histogram of the request duration.\n\
-     # TYPE http_request_duration_seconds histogram\nhttp_request_duration_seconds_bucket{le=\"0.05\"} 24054\n\
-     http_request_duration_seconds_bucket{le=\"0.1\"} 33444\nhttp_request_duration_seconds_bucket{le=\"+Inf\"} 144320\n\
-     http_request_duration_seconds_sum 53423\nhttp_request_duration_seconds_count 144320\n",
-    "# TYPE rpc summary\n# UNIT rpc seconds\nrpc{quantile=\"0.01\"} 3102\nrpc{quantile=\"0.99\"} 76656\nrpc_sum 1.7560473e+07\n\
-     rpc_count 2693\nrpc_created 1520430000.123\n# TYPE foo histogram\nfoo_bucket{le=\"0.01\"} 0\n\
+    "# HELP letters_total Letters that the post has carried.\n# TYPE letters_total counter\n\
+     letters_total{by=\"air\",class=\"first\"} 512 1700000000000\nletters_total{by=\"ship\",class=\"second\"}    7 1700000000000\n\n\
+     # The name of a file, and a quotation:\nopened_seconds{path=\"D:\\\\mail\\\\in.txt\",said=\"not here:\\n\\\"in.txt\\\"\"} \
+     1.7e9\n\n# No labels:\nstamps 31.4\n\nodd{why=\"no number\"} +Inf -77\n",
+    "# HELP walk_seconds How long a letter carrier walks.\n# TYPE walk_seconds histogram\nwalk_seconds_bucket{le=\"60\"} 3\n\
+     walk_seconds_bucket{le=\"600\"} 44\nwalk_seconds_bucket{le=\"+Inf\"} 50\nwalk_seconds_sum 9000.5\nwalk_seconds_count 50\n",
+    "# TYPE rpc summary\n# UNIT rpc seconds\nrpc{quantile=\"0.01\"} 11\nrpc{quantile=\"0.99\"} 222\nrpc_sum 3.5e+04\n\
+     rpc_count 420\nrpc_created 1700000000.5\n# TYPE foo histogram\nfoo_bucket{le=\"0.01\"} 0\n\
      foo_bucket{le=\"1.0\"} 11 # {trace_id=\"KOO5S4vxi0o\"} 0.67\nfoo_bucket{le=\"10.0\"} 17 # {trace_id=\"oHg5SJ\"} 9.8 \
      1520879607.789\nfoo_count 17\n# EOF\n",
     "# PCP5 disk.dev.read 60.0.4 u64 60.1 counter count\n# HELP disk_dev_read per-disk reads\n# TYPE disk_dev_read counter\n\
@@ -34,13 +30,13 @@ const LINES: [&str; 21] = [
     "# a comment",
     "HEADER: X-Test: a: b",
     "HEADER: Accept: text/plain",
-    "FILTER: INCLUDE METRIC http.*",
+    "FILTER: INCLUDE METRIC l.*",
     "FILTER: EXCLUDE METRIC (a|b)*_total$",
     "FILTER: OPTIONAL LABEL [a-m].*",
     "FILTER: EXCLUDE LABEL .*",
     "FILTER: EXCLUDE METRIC \\p{L}{1,40}",
     "METADATA: .* u64 60.1 counter byte / sec",
-    "METADATA: http.* string PM_INDOM_NULL discrete none",
+    "METADATA: l.* string PM_INDOM_NULL discrete none",
     "TIMEOUT: 300msec",
     "WAIT: 10msec",
     "INTERVAL: 1sec",
