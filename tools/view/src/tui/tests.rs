@@ -82,7 +82,11 @@ fn agents() -> [Agent; 2] {
         ],
     );
     let ended = Status::Failed("the agent has closed the connection".to_owned());
-    [Agent::idle("demo", Some(domain()), Status::Running, board), Agent::idle("other", None, ended, Board::default())]
+    let pid = Some(4711);
+    [
+        Agent::idle("demo", Some(domain()), Status::Running, board, pid),
+        Agent::idle("other", None, ended, Board::default(), pid),
+    ]
 }
 
 fn terminal(view: &mut View, agents: &[Agent], columns: u16, rows: u16) -> Terminal<TestBackend> {
@@ -354,7 +358,7 @@ fn ten_thousand_instances() {
     let names: Vec<String> = (0..10_000).map(|inst| format!("i{inst:05}")).collect();
     let readings = |inst| reading(Some((inst, &names[inst as usize])), (inst * 7919 % 10_007) as i32);
     board.update(Instant::now(), vec![Ok((0..10_000).map(readings).collect())]);
-    let agents = [Agent::idle("demo", Some(domain()), Status::Running, board)];
+    let agents = [Agent::idle("demo", Some(domain()), Status::Running, board, None)];
     let mut view = View::new(Duration::from_secs(1));
     screen_of(&mut view, &agents, 80, 10);
     assert!(view.act(Action::Bottom, &agents));
