@@ -17,6 +17,7 @@ mod replay;
 mod signals;
 mod source;
 mod stage;
+mod time;
 mod tui;
 
 use std::io::{self, ErrorKind, IsTerminal as _};
@@ -45,8 +46,8 @@ use stage::Stage;
 /// The exit code is a failure if an agent has failed, and 128 plus the signal's number after SIGHUP, SIGINT or SIGTERM.
 ///
 /// # Errors
-/// The error of `plans`, of the temporary directory, of the archive, or of the output. It is no error if the reader of the output has
-/// closed it.
+/// The error of `plans`, of the temporary directory, of the archive, or of the output. It is no error if the reader of
+/// the output has closed it. [`ViewOptions::record`] refuses more than one plan if one of them is a host.
 pub fn show(
     options: &ViewOptions,
     plans: impl FnOnce(&Path) -> Result<Vec<Plan>, Failure>,

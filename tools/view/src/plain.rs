@@ -9,7 +9,8 @@ use pmapi::{Desc, Semantics};
 use crate::fleet::{Agent, Status};
 use crate::model::{Series, Shown};
 use crate::signals::Signals;
-use crate::stage::{Stage, local};
+use crate::stage::Stage;
+use crate::time::local;
 
 /// Longest time to wait for a sample. Agents that do not answer are given up earlier.
 const PATIENCE: Duration = Duration::from_secs(60);

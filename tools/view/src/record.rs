@@ -14,7 +14,7 @@ use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Desc, InDom, Inst, LabelLevel, LabelSet, PmId};
 
 use crate::source;
-use crate::stage::plus;
+use crate::time::plus;
 
 /// Archive that all agents are recorded in.
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use pmapi::{Desc, Domain, InDom, Inst, LabelLevel, PmId};
 
 use crate::fleet::{Agent, Status};
 use crate::model::{Board, Metric, Reading, Readings, Value, clean, clean_lines};
-use crate::stage::{Stage, Steer, plus};
+use crate::stage::{Stage, Steer};
+use crate::time::{between, minus, plus};
 
 /// Records that are searched for the values as of a time when it goes back.
 const SEARCHED: usize = 500;
@@ -48,26 +49,6 @@ fn scaled(interval: Duration, speed: i32) -> Duration {
         Ok(speed) => interval.saturating_mul(1 << speed.min(FASTEST as u32)),
         Err(_) => interval / (1 << speed.unsigned_abs().min(SLOWEST.unsigned_abs())),
     }
-}
-
-fn minus(time: Stamp, by: Duration) -> Stamp {
-    let seconds = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
-    let (seconds, nanoseconds) = match time.nanoseconds.checked_sub(by.subsec_nanos()) {
-        Some(nanoseconds) => (time.seconds.saturating_sub(seconds), nanoseconds),
-        None => (
-            time.seconds.saturating_sub(seconds).saturating_sub(1),
-            time.nanoseconds + 1_000_000_000 - by.subsec_nanos(),
-        ),
-    };
-    Stamp { seconds, nanoseconds }
-}
-
-/// Returns the time from one stamp to a later one, at most a thousand years.
-fn between(from: Stamp, to: Stamp) -> Duration {
-    const MOST: i128 = 1000 * 366 * 86400;
-    let nanoseconds = |time: Stamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
-    let nanoseconds = (nanoseconds(to) - nanoseconds(from)).clamp(0, MOST * 1_000_000_000);
-    Duration::new((nanoseconds / 1_000_000_000) as u64, (nanoseconds % 1_000_000_000) as u32)
 }
 
 impl<'a> Replay<'a> {
@@ -268,6 +249,7 @@ impl Stage for Replay<'_> {
 mod tests {
     use super::*;
     use pcp_archive::Create;
+    use pcp_pdu::metadata::{Subject, TextKind};
     use pcp_pdu::result_writer::ResultWriter;
     use pmapi::{Atom, Semantics, Type, Units};
 
@@ -280,6 +262,7 @@ mod tests {
             let desc = Desc { pmid: *pmid, ty: Type::U32, indom, semantics, units: Units::NONE };
             writer.metric(&desc.into(), &[name.as_bytes()]).unwrap();
         }
+        writer.text(Subject::Metric(pmids[0]), TextKind::Help, b"Seconds.\n\x1bAll of them.\n").unwrap();
         let mut values = ResultWriter::new();
         for second in 1..=100_u32 {
             let time = Stamp { seconds: second.into(), nanoseconds: 0 };
@@ -296,6 +279,21 @@ mod tests {
             writer.values(time, &mut values).unwrap();
         }
         writer.finish().unwrap();
+    }
+
+    #[test]
+    fn help_is_in_the_archive() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("a");
+        write(&base);
+        let archive = Archive::open(&base).unwrap();
+        let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
+        assert!(replay.take_changed() && !replay.take_changed());
+        for (agent, metric) in [(0, 0), (0, 9), (9, 0)] {
+            replay.ask_help(agent, metric);
+        }
+        assert!(replay.take_changed());
+        assert_eq!(replay.agents()[0].board.metrics[0].metric.help.as_deref(), Some("Seconds.\n All of them."));
     }
 
     /// Makes a step, and returns the time and the values.
@@ -351,9 +349,5 @@ mod tests {
     fn steps() {
         assert_eq!(scaled(Duration::from_secs(1), 3), Duration::from_secs(8));
         assert_eq!(scaled(Duration::from_secs(1), -2), Duration::from_millis(250));
-        let (early, late) = (Stamp { seconds: 5, nanoseconds: 1 }, Stamp { seconds: 7, nanoseconds: 0 });
-        assert_eq!(between(early, late), Duration::new(1, 999_999_999));
-        assert_eq!((plus(early, between(early, late)), minus(late, between(early, late))), (late, early));
-        assert_eq!(between(late, early), Duration::ZERO);
     }
 }

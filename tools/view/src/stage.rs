@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Local};
 use pcp_pdu::event::Stamp;
 
 use crate::fleet::{Agent, Fleet};
@@ -61,19 +60,6 @@ pub(crate) trait Stage {
     fn failure(&self) -> Option<String> {
         None
     }
-}
-
-/// Returns a time in the zone of this process.
-pub(crate) fn local(time: Stamp) -> DateTime<Local> {
-    DateTime::from_timestamp(time.seconds, time.nanoseconds).unwrap_or_default().with_timezone(&Local)
-}
-
-/// Returns the time after a while.
-pub(crate) fn plus(time: Stamp, by: Duration) -> Stamp {
-    let nanoseconds = time.nanoseconds.saturating_add(by.subsec_nanos());
-    let carry = nanoseconds / 1_000_000_000;
-    let seconds = i64::try_from(by.as_secs()).unwrap_or(i64::MAX).saturating_add(carry.into());
-    Stamp { seconds: time.seconds.saturating_add(seconds), nanoseconds: nanoseconds % 1_000_000_000 }
 }
 
 impl Stage for Fleet {

@@ -72,7 +72,7 @@ pub(super) const KEYS: [&str; 22] = [
     "Home End g G  to the first line, to the last one",
     "Tab           to the next agent, and from the last to the first",
     "Enter         history of the selected value; of a metric with instances: fold",
-    "left right    fold, unfold the instances of the selected metric (also - and +)",
+    "left right    fold, unfold the instances of the selected metric (also - +)",
     "z             fold all metrics, a line for each, or unfold them",
     "h i F2        help of the selected metric",
     "/             search for a text in names of metrics and instances",

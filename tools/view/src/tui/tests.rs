@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use pcp_pdu::event::Stamp;
 use pcp_pdu::result::RawValue;
 use pmapi::{Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use ratatui::Terminal;
@@ -11,6 +12,7 @@ use super::keys::Direction;
 use super::*;
 use crate::fleet::{Agent, Status};
 use crate::model::{Board, Metric, Reading, Readings, Value};
+use crate::stage::Steer;
 
 #[test]
 fn each_key_that_is_shown_does_something() {
@@ -349,6 +351,67 @@ fn the_mouse_selects_and_opens() {
         act(&mut view, Action::Click(nowhere));
         assert!(selected(&mut view, 17).starts_with("   left"));
     }
+}
+
+/// Recording that notes what it is told.
+struct Recorded {
+    agents: [Agent; 2],
+    steered: Vec<Steer>,
+}
+
+impl Stage for Recorded {
+    fn tick(&mut self) {}
+
+    fn gather(&mut self, _: Duration) -> bool {
+        true
+    }
+
+    fn ask_help(&mut self, _: usize, _: usize) {}
+
+    fn take_changed(&mut self) -> bool {
+        false
+    }
+
+    fn agents(&self) -> &[Agent] {
+        &self.agents
+    }
+
+    fn steer(&mut self, steer: Steer) {
+        self.steered.push(steer);
+    }
+}
+
+#[test]
+fn keys_of_a_replay() {
+    let mut view = View::new(Duration::from_secs(1));
+    let mut stage = Recorded { agents: agents(), steered: Vec::new() };
+    let mut press = |view: &mut View, keys: &str| {
+        for code in letters(keys) {
+            assert!(handle(Event::Key(code.into()), view, &mut stage).unwrap());
+        }
+        std::mem::take(&mut stage.steered)
+    };
+    use Steer::{Back, Faster, Forward, Slower};
+    assert_eq!(press(&mut view, "<,>.[]"), [Back, Back, Forward, Forward, Slower, Faster]);
+    // They are letters of a text.
+    assert_eq!(press(&mut view, "/<>"), []);
+    assert!(screen(&mut view, 80, 10)[8].starts_with(" search: <>▏ Enter · Esc"));
+    view = View::new(Duration::from_secs(1));
+    let stamp = Stamp { seconds: 86400 * 365, nanoseconds: 0 };
+    view.set_course(Some("back 2x".to_owned()), stamp);
+    let terminal = terminal(&mut view, &agents(), 80, 10);
+    let head: String = (0..80).map(|x| terminal.backend().buffer()[(x, 0)].symbol()).collect();
+    assert!(head.starts_with(" PCP recording ") && head.contains(" back 2x · 197"), "{head}");
+    let foot = &screen(&mut view, 80, 10)[8];
+    assert!(foot.starts_with(" q quit · space pause · < back > forward · [ slower ] faster · ? keys"), "{foot}");
+}
+
+#[test]
+fn the_keys_fit_on_a_small_terminal() {
+    let mut view = View::new(Duration::from_secs(1));
+    let shown = keys(&mut view, &letters("?"), 24);
+    assert_eq!(shown[21].trim(), keys::KEYS[21]);
+    assert!(shown[..22].iter().all(|line| line.chars().count() <= 80 && !line.ends_with('…')), "{shown:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::row::{Numbers, Row, columns, line};
 use super::{about, history};
 use crate::fleet::Agent;
 use crate::model::Series;
-use crate::stage::local;
+use crate::time::local;
 
 /// What is shown below the head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
