@@ -85,7 +85,7 @@ fn a_pmcd_is_recorded_and_replayed() {
     let archive = base.to_str().unwrap();
     let metrics = ["pmcd.agent.status", "pmcd.pid", "pmcd.hostname"];
     let host = pmcd.host();
-    let output = view(&[&["--host", &host, "-t", "0.1", "-s", "3", "--record", archive][..], &metrics].concat());
+    let output = view(&["--host", &host, "-t", "0.1", "-s", "3", "--record", archive]);
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 
     assert_eq!(Check::new().run(&base, |finding| println!("{finding}")), None);

@@ -403,7 +403,7 @@ fn keys_of_a_replay() {
     let head: String = (0..80).map(|x| terminal.backend().buffer()[(x, 0)].symbol()).collect();
     assert!(head.starts_with(" PCP recording ") && head.contains(" back 2x · 197"), "{head}");
     let foot = &screen(&mut view, 80, 10)[8];
-    assert!(foot.starts_with(" q quit · space pause · < back > forward · [ slower ] faster · ? keys"), "{foot}");
+    assert!(foot.starts_with(" q quit · space pause · < > back, forward · [ ] speed · ? keys"), "{foot}");
 }
 
 #[test]

@@ -395,7 +395,7 @@ impl View {
             (Some(Prompt::Search), ..) => format!(" search: {}▏ Enter · Esc", self.sought),
             (Some(Prompt::Filter), _, filter) => format!(" names with: {filter}▏ Enter · Esc shows all"),
             (None, Page::List, "") if self.course.is_some() => {
-                " q quit · space pause · < back > forward · [ slower ] faster · ? keys".to_owned()
+                " q quit · space pause · < > back, forward · [ ] speed · ? keys".to_owned()
             }
             (None, Page::List, "") => " q quit · space pause · Enter history · / search · f filter · ? keys".to_owned(),
             (None, Page::List, filter) => format!(" names with \"{filter}\" · f Esc shows all · ? keys"),
