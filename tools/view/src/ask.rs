@@ -1,14 +1,15 @@
 //! Requests for everything that is shown about the metrics of a source.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use pcp_collector::End;
-use pcp_pdu::metadata::TextKind;
-use pcp_pdu::result::ValueSet;
-use pmapi::{Desc, InDom, Inst, PmId};
+use pcp_collector::{End, LabelTarget};
+use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::result::{Changes, ValueSet};
+use pmapi::{Desc, InDom, Inst, LabelLevel, PmId};
 
 use crate::model::{Metric, Reading, Readings, Value, clean, clean_lines};
+use crate::record::Recording;
 use crate::source::{Answer, Interruption, Source};
 
 /// A source, with what it has said about its metrics.
@@ -19,14 +20,15 @@ pub(crate) struct Asked {
     /// Number of metrics whose one-line help has been requested.
     helped: usize,
     instances: HashMap<InDom, HashMap<Inst, String>>,
+    recording: Option<Recording>,
 }
 
 /// Time for the one-line help of metrics in each sample of a pmcd, which may be far away.
 const HELP_TIME: Duration = Duration::from_millis(300);
 
 impl Asked {
-    pub(crate) fn new(source: Source) -> Asked {
-        Asked { source, metrics: Vec::new(), helped: 0, instances: HashMap::new() }
+    pub(crate) fn new(source: Source, recording: Option<Recording>) -> Asked {
+        Asked { source, metrics: Vec::new(), helped: 0, instances: HashMap::new(), recording }
     }
 
     /// Looks up all metrics, including metrics whose names only the agent knows.
@@ -39,6 +41,11 @@ impl Asked {
         };
         self.instances.clear();
         self.metrics = pmids.into_iter().zip(descs).collect();
+        if let Some(recording) = &mut self.recording {
+            let described =
+                names.iter().zip(&self.metrics).filter_map(|((name, _), (_, desc))| Some((name, desc.ok()?)));
+            recording.batch().metrics.extend(described.map(|(name, desc)| (desc, name.clone())));
+        }
         let metrics = names.into_iter().zip(&self.metrics);
         let mut metrics: Vec<Metric> =
             metrics.map(|((name, pmid), (_, desc))| Metric::new(clean(&name), pmid, *desc)).collect();
@@ -46,7 +53,67 @@ impl Asked {
         for (at, text) in self.more_help()? {
             metrics[at].oneline = text;
         }
+        if self.recording.is_some() {
+            self.record_texts()?;
+            self.record_labels()?;
+        }
         Ok(metrics)
+    }
+
+    /// Notes that samples are missing before the next one.
+    pub(crate) fn interrupt_recording(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.batch().is_after_gap = true;
+        }
+    }
+
+    /// Returns the metrics that have a descriptor, each once, and their instance domains.
+    fn subjects(&self) -> (BTreeSet<PmId>, BTreeSet<InDom>) {
+        let descs = || self.metrics.iter().filter_map(|(_, desc)| desc.ok());
+        (descs().map(|desc| desc.pmid).collect(), descs().filter_map(|desc| desc.indom).collect())
+    }
+
+    /// Requests all help for the recording, however long that takes.
+    fn record_texts(&mut self) -> Result<(), Interruption> {
+        let (pmids, indoms) = self.subjects();
+        for subject in pmids.into_iter().map(Subject::Metric).chain(indoms.into_iter().map(Subject::InDom)) {
+            for kind in [TextKind::OneLine, TextKind::Help] {
+                let text = self.source.text(subject, kind)?;
+                if let (Some(recording), Ok(text)) = (&mut self.recording, text) {
+                    recording.batch().texts.push((subject, kind, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests the labels of all levels for the recording. Those of instances are requested with their names.
+    fn record_labels(&mut self) -> Result<(), Interruption> {
+        let (pmids, indoms) = self.subjects();
+        let domains: BTreeSet<_> = pmids.iter().map(|pmid| pmid.domain()).collect();
+        // A cluster is named by one of its metrics, in which the item is 0.
+        let clusters: BTreeSet<_> = pmids.iter().filter_map(|pmid| PmId::from_word(pmid.word() & !0x3ff)).collect();
+        let domains = domains.into_iter().map(LabelTarget::Domain);
+        let clusters = clusters.into_iter().map(LabelTarget::Cluster);
+        let items = pmids.into_iter().map(LabelTarget::Item);
+        let indoms = indoms.into_iter().map(LabelTarget::InDom);
+        domains.chain(clusters).chain(items).chain(indoms).try_for_each(|target| self.record_labels_of(target))
+    }
+
+    fn record_labels_of(&mut self, target: LabelTarget) -> Result<(), Interruption> {
+        let sets = self.source.labels(target)?.unwrap_or_default();
+        let (level, ident) = match target {
+            LabelTarget::Domain(domain) => (LabelLevel::Domain, domain.get().into()),
+            LabelTarget::Cluster(pmid) => (LabelLevel::Cluster, pmid.word()),
+            LabelTarget::Item(pmid) => (LabelLevel::Item, pmid.word()),
+            LabelTarget::InDom(indom) => (LabelLevel::InDom, indom.word()),
+            LabelTarget::Instances(Some(indom)) => (LabelLevel::Instances, indom.word()),
+            _ => return Ok(()),
+        };
+        if let Some(recording) = &mut self.recording {
+            recording.add_labels(level, ident, sets);
+        }
+        Ok(())
     }
 
     /// Requests more of the one-line help. Returns it with the numbers of the metrics.
@@ -57,7 +124,7 @@ impl Asked {
             if end.is_some_and(|end| Instant::now() >= end) {
                 break;
             }
-            let text = self.source.text(*pmid, TextKind::OneLine)?.unwrap_or_default();
+            let text = self.source.text(Subject::Metric(*pmid), TextKind::OneLine)?.unwrap_or_default();
             texts.push((self.helped, clean(&text)));
             self.helped += 1;
         }
@@ -67,9 +134,10 @@ impl Asked {
     /// Returns the full help of a metric, or its one-line help if it has no other.
     pub(crate) fn help(&mut self, metric: usize) -> Result<String, Interruption> {
         let Some((pmid, _)) = self.metrics.get(metric) else { return Ok(String::new()) };
-        let text = match self.source.text(*pmid, TextKind::Help)? {
+        let subject = Subject::Metric(*pmid);
+        let text = match self.source.text(subject, TextKind::Help)? {
             Ok(text) if !text.trim().is_empty() => text,
-            _ => self.source.text(*pmid, TextKind::OneLine)?.unwrap_or_default(),
+            _ => self.source.text(subject, TextKind::OneLine)?.unwrap_or_default(),
         };
         Ok(clean_lines(&text))
     }
@@ -82,9 +150,11 @@ impl Asked {
             return Ok((Vec::new(), true));
         }
         let pmids: Vec<PmId> = self.metrics.iter().map(|(pmid, _)| *pmid).collect();
-        let (mut sample, renamed) = match self.fetch(&pmids)? {
+        let fetched = self.fetch(&pmids)?;
+        let is_recorded = fetched.is_ok();
+        let (mut sample, changes) = match fetched {
             Ok(fetched) => fetched,
-            Err(code) => (pmids.iter().map(|_| Err(code)).collect(), false),
+            Err(code) => (pmids.iter().map(|_| Err(code)).collect(), Changes::empty()),
         };
         let indoms: Vec<_> = self.metrics.iter().map(|(_, desc)| desc.ok().and_then(|desc| desc.indom)).collect();
         for (readings, indom) in sample.iter_mut().zip(indoms) {
@@ -92,13 +162,27 @@ impl Asked {
                 self.name_instances(indom, readings)?;
             }
         }
-        Ok((sample, renamed))
+        if self.recording.is_some() && changes.contains(Changes::LABELS) {
+            self.record_labels()?;
+        }
+        if let Some(recording) = self.recording.as_mut().filter(|_| is_recorded) {
+            recording.end();
+        }
+        Ok((sample, changes.contains(Changes::NAMES)))
     }
 
-    fn fetch(&mut self, pmids: &[PmId]) -> Answer<(Vec<Readings>, bool)> {
-        let metrics = &self.metrics;
+    fn fetch(&mut self, pmids: &[PmId]) -> Answer<(Vec<Readings>, Changes)> {
+        let Asked { source, metrics, recording, .. } = self;
+        if let Some(recording) = recording {
+            recording.begin();
+        }
         let desc = |at: usize| metrics.get(at).map_or(Err(pmapi::Error::PMID), |(_, desc)| *desc);
-        self.source.fetch(pmids, |at, set| readings(set, desc(at)))
+        source.fetch(pmids, |at, set| {
+            if let Some(recording) = recording {
+                recording.add(set, desc(at));
+            }
+            readings(set, desc(at))
+        })
     }
 
     /// Adds the names of instances to values. Sends a request only if there is a new instance.
@@ -106,6 +190,12 @@ impl Asked {
         let known = self.instances.entry(indom).or_default();
         if !readings.iter().all(|reading| reading.inst.is_none_or(|inst| known.contains_key(&inst))) {
             let instances = self.source.instances(indom)?.unwrap_or_default();
+            if self.recording.is_some() {
+                self.record_labels_of(LabelTarget::Instances(Some(indom)))?;
+            }
+            if let Some(recording) = &mut self.recording {
+                recording.batch().instances.push((indom, instances.clone()));
+            }
             let names = instances.into_iter().map(|(inst, name)| (inst, clean(&name)));
             self.instances.insert(indom, names.collect());
         }

@@ -15,11 +15,11 @@ use crate::{Plan, ViewOptions, show};
 #[command(name = "pcp-view", version = build::version(env!("CARGO_PKG_VERSION")), after_help = EXAMPLES)]
 struct Options {
     /// Metrics to show, and names above metrics [default: all but proc and hotproc]
-    #[arg(value_name = "METRIC")]
+    #[arg(value_name = "METRIC", conflicts_with = "replay")]
     metrics: Vec<String>,
 
     /// Host of the pmcd, in the syntax of PCPIntro(1)
-    #[arg(short = 'H', long, value_name = "HOST", default_value = "local:")]
+    #[arg(short = 'H', long, value_name = "HOST", default_value = "local:", conflicts_with = "replay")]
     host: String,
 
     #[command(flatten)]
@@ -29,6 +29,8 @@ struct Options {
 const EXAMPLES: &str = "Examples:
   pcp-view
   pcp-view --host db1.example.org disk network.interface
+  pcp-view --host db1.example.org --record db1 -t 10 disk
+  pcp-view --replay db1
   pcp-view -t 5 --json -s 0 mmv | jq -c '[.metric, .values]'";
 
 /// Runs the program.

@@ -15,6 +15,7 @@ use pmapi::Domain;
 use crate::ask::Asked;
 use crate::model::{Board, Metric, Readings, clean};
 use crate::plan::{Begin, Plan};
+use crate::record::{Recorder, Recording};
 use crate::source::{self, Interruption, Source};
 
 /// Message from an agent's thread.
@@ -70,9 +71,8 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Creates an agent without a thread.
-    #[cfg(test)]
-    pub(crate) fn idle(name: &str, domain: Option<Domain>, status: Status, board: Board) -> Agent {
-        let pid = Arc::new(OnceLock::from(4711));
+    pub(crate) fn idle(name: &str, domain: Option<Domain>, status: Status, board: Board, pid: Option<u32>) -> Agent {
+        let pid = Arc::new(pid.map_or_else(OnceLock::new, OnceLock::from));
         Agent { name: name.to_owned(), domain, status, board, pid, requests: None, busy: false, thread: None }
     }
 
@@ -102,14 +102,15 @@ impl Agent {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     agents: Vec<Agent>,
+    recorder: Option<Arc<Recorder>>,
     news: Receiver<(usize, News)>,
     /// Whether there was news since [`Fleet::take_changed`].
     has_changed: bool,
 }
 
 impl Fleet {
-    /// Starts the agents. They end when the fleet is dropped.
-    pub(crate) fn start(plans: Vec<Plan>) -> Fleet {
+    /// Starts the agents, whose samples are recorded if there is a recorder. They end when the fleet is dropped.
+    pub(crate) fn start(plans: Vec<Plan>, recorder: Option<&Arc<Recorder>>) -> Fleet {
         let (tell, news) = mpsc::channel();
         let agents = plans.into_iter().enumerate().map(|(at, plan)| {
             let (requests, requested) = mpsc::channel();
@@ -117,7 +118,9 @@ impl Fleet {
             let name = plan.name.clone();
             let domain = domain(&plan.begin);
             let (tell, known) = (tell.clone(), pid.clone());
-            let thread = thread::spawn(move || tend(plan, &requested, &known, |news| _ = tell.send((at, news))));
+            let recording = recorder.map(|recorder| Recording::new(recorder.clone(), plan.label()));
+            let tell = move |news| _ = tell.send((at, news));
+            let thread = thread::spawn(move || tend(plan, recording, &requested, &known, tell));
             Agent {
                 name,
                 domain,
@@ -129,11 +132,15 @@ impl Fleet {
                 thread: Some(thread),
             }
         });
-        Fleet { agents: agents.collect(), news, has_changed: true }
+        Fleet { agents: agents.collect(), recorder: recorder.cloned(), news, has_changed: true }
     }
 
     pub(crate) fn agents(&self) -> &[Agent] {
         &self.agents
+    }
+
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_deref()
     }
 
     /// Requests a sample from each agent that has completed the previous one.
@@ -231,7 +238,13 @@ fn domain(begin: &Begin) -> Option<Domain> {
 }
 
 /// Runs an agent from its start to its end.
-fn tend(plan: Plan, requested: &Receiver<Request>, pid: &OnceLock<u32>, tell: impl Fn(News)) {
+fn tend(
+    plan: Plan,
+    recording: Option<Recording>,
+    requested: &Receiver<Request>,
+    pid: &OnceLock<u32>,
+    tell: impl Fn(News),
+) {
     let (source, log) = match plan.begin {
         Begin::Ask(host) => (Ok(Source::Host(host)), None),
         Begin::Start { command, names, log } => {
@@ -243,7 +256,7 @@ fn tend(plan: Plan, requested: &Receiver<Request>, pid: &OnceLock<u32>, tell: im
     };
     let failure = match source {
         Ok(source) => {
-            let mut asked = Asked::new(source);
+            let mut asked = Asked::new(source, recording);
             serve(&mut asked, requested, &tell).err().map(|e| match (&e, asked.end()) {
                 (Error::Closed | Error::CutShort(_), Some(End::Exited(status))) => format!("{e} ({status})"),
                 _ => e.to_string(),
@@ -272,6 +285,7 @@ fn serve(asked: &mut Asked, requested: &Receiver<Request>, tell: &impl Fn(News))
             Err(Interruption::NoPmcd(reason)) => {
                 // Names, and the numbers of instances, may have another meaning after a restart of pmcd.
                 discovered = false;
+                asked.interrupt_recording();
                 tell(News::NoPmcd(reason));
             }
             Err(Interruption::Ended(e)) => return Err(e),

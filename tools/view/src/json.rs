@@ -1,14 +1,15 @@
 //! Samples as JSON lines.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::fleet::{Agent, Fleet, Status};
+use crate::fleet::{Agent, Status};
 use crate::model::{Kind, Series, Shown};
 use crate::plain::each_sample;
 use crate::signals::Signals;
+use crate::stage::Stage;
 
 /// Line of output: a metric, or an agent without values.
 #[derive(Serialize)]
@@ -65,15 +66,16 @@ enum Scalar<'a> {
 
 /// Prints one line for each metric and sample, and one line for each agent without values.
 pub(crate) fn run(
-    fleet: &mut Fleet,
+    stage: &mut dyn Stage,
     interval: Duration,
     samples: u64,
     signals: &Signals,
     mut out: impl Write,
 ) -> io::Result<()> {
-    each_sample(fleet, interval, samples, signals, |fleet, sample| {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as f64 / 1000.0;
-        for agent in fleet.agents() {
+    each_sample(stage, interval, samples, signals, |stage, sample| {
+        let time = stage.time();
+        let time = time.seconds as f64 + f64::from(time.nanoseconds / 1_000_000) / 1000.0;
+        for agent in stage.agents() {
             for (metric, error) in lines(agent) {
                 let line = Line { sample, time, agent: &agent.name, metric, error };
                 serde_json::to_writer(&mut out, &line)?;

@@ -12,67 +12,93 @@ mod model;
 mod options;
 mod plain;
 mod plan;
+mod record;
+mod replay;
 mod signals;
 mod source;
+mod stage;
+mod time;
 mod tui;
 
 use std::io::{self, ErrorKind, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use pcp_archive::Archive;
 use pmapi::escape::Output;
 pub use pmda::Failure;
 
 use fleet::Fleet;
 pub use options::ViewOptions;
 pub use plan::Plan;
+use record::Recorder;
+use replay::Replay;
 use signals::Signals;
+use stage::Stage;
 
 /// Starts agents and shows their metrics, until the number of samples is reached, a signal arrives, or the person at
 /// the terminal quits. The agents then end.
 ///
-/// `plans` gets a temporary directory for the files of the agents.
+/// `plans` gets a temporary directory for the files of the agents. [`ViewOptions::record`] makes an archive of what is
+/// shown. [`ViewOptions::replay`] shows an archive, and starts no agents.
 ///
 /// The exit code is a failure if an agent has failed, and 128 plus the signal's number after SIGHUP, SIGINT or SIGTERM.
 ///
 /// # Errors
-/// The error of `plans`, of the temporary directory, or of the output. It is no error if the reader of the output has
-/// closed it.
+/// The error of `plans`, of the temporary directory, of the archive, or of the output. It is no error if the reader of
+/// the output has closed it. [`ViewOptions::record`] refuses more than one plan if one of them is a host.
 pub fn show(
     options: &ViewOptions,
     plans: impl FnOnce(&Path) -> Result<Vec<Plan>, Failure>,
 ) -> Result<ExitCode, Failure> {
     let signals = Signals::catch()?;
-    let scratch = tempfile::Builder::new().prefix("pcp-agents.").tempdir()?;
-    let mut fleet = Fleet::start(plans(scratch.path())?);
-    match samples(options, &mut fleet, &signals) {
-        Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => {
-            return Ok(ExitCode::SUCCESS);
-        }
-        shown => shown?,
+    if let Some(path) = &options.replay {
+        let archive = Archive::open(path)?;
+        let mut replay = Replay::new(&archive, options.interval, 0)?;
+        samples(options, &mut replay, &signals)?;
+        return Ok(ended(&signals).unwrap_or(ExitCode::SUCCESS));
     }
+    let scratch = tempfile::Builder::new().prefix("pcp-agents.").tempdir()?;
+    let plans = plans(scratch.path())?;
+    let recorder = options.record.as_deref().map(|base| recorder(base, &plans)).transpose()?;
+    let mut fleet = Fleet::start(plans, recorder.as_ref());
+    let shown = samples(options, &mut fleet, &signals);
     let failed = fleet.agents().iter().any(|agent| agent.failure().is_some());
     drop(fleet);
-    Ok(match signals.received() {
-        Some(signal) => ExitCode::from(128u8.saturating_add(signal as u8)),
-        None if failed => ExitCode::FAILURE,
-        None => ExitCode::SUCCESS,
-    })
+    // Also what was shown before a failure is recorded.
+    recorder.map_or(Ok(()), |recorder| recorder.finish())?;
+    shown?;
+    Ok(ended(&signals).unwrap_or(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
 }
 
-fn samples(options: &ViewOptions, fleet: &mut Fleet, signals: &Signals) -> Result<(), Failure> {
+/// Creates the archive for a recording.
+fn recorder(base: &Path, plans: &[Plan]) -> Result<Arc<Recorder>, Failure> {
+    let host = plans.iter().find(|plan| plan.is_host());
+    if host.is_some() && plans.len() > 1 {
+        return Err(format!("{}: an archive has the metrics of one host, and of nothing else", base.display()).into());
+    }
+    Ok(Arc::new(Recorder::create(base, host.map(|plan| plan.name.as_str()))?))
+}
+
+/// Returns the exit code after a signal.
+fn ended(signals: &Signals) -> Option<ExitCode> {
+    signals.received().map(|signal| ExitCode::from(128u8.saturating_add(signal as u8)))
+}
+
+/// Shows samples. It is no error if the reader of the output has closed it.
+fn samples(options: &ViewOptions, stage: &mut dyn Stage, signals: &Signals) -> io::Result<()> {
     let live = !options.json && !options.plain && io::stdout().is_terminal() && io::stdin().is_terminal();
     if live {
-        return Ok(tui::run(fleet, options.interval, options.samples, signals)?);
+        return tui::run(stage, options.interval, options.samples, signals);
     }
     let samples = options.samples.unwrap_or(2);
     let out = Output::to(io::stdout().lock());
-    if options.json {
-        json::run(fleet, options.interval, samples, signals, out)?;
-    } else {
-        plain::run(fleet, options.interval, samples, signals, out)?;
+    let run = if options.json { json::run } else { plain::run };
+    match run(stage, options.interval, samples, signals, out) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        shown => shown,
     }
-    Ok(())
 }
 
 /// Compiles the example of the README.

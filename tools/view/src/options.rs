@@ -1,5 +1,6 @@
 //! Options of the command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -26,12 +27,27 @@ pub struct ViewOptions {
     /// Print JSON: one line for each metric and sample
     #[arg(long, conflicts_with = "plain")]
     pub json: bool,
+
+    /// Record what is shown in an archive of PCP: files BASE.meta, BASE.index, BASE.0, which must not exist
+    #[arg(long, value_name = "BASE", conflicts_with = "replay")]
+    pub record: Option<PathBuf>,
+
+    /// Show an archive of PCP in place of live metrics
+    #[arg(long, value_name = "ARCHIVE")]
+    pub replay: Option<PathBuf>,
 }
 
 impl Default for ViewOptions {
     /// One sample a second, live in a terminal.
     fn default() -> Self {
-        ViewOptions { interval: Duration::from_secs(1), samples: None, plain: false, json: false }
+        ViewOptions {
+            interval: Duration::from_secs(1),
+            samples: None,
+            plain: false,
+            json: false,
+            record: None,
+            replay: None,
+        }
     }
 }
 

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chrono::Local;
 use pmapi::{Desc, Semantics};
 
-use crate::fleet::{Agent, Fleet, Status};
+use crate::fleet::{Agent, Status};
 use crate::model::{Series, Shown};
 use crate::signals::Signals;
+use crate::stage::Stage;
+use crate::time::local;
 
 /// Longest time to wait for a sample. Agents that do not answer are given up earlier.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,25 +19,28 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Calls `show` for each sample, with its number from 1. `samples` is the number of samples, or 0 for no end. Ends
-/// early after a signal, and when all agents have ended.
+/// early after a signal, when all agents have ended, and at the end of a recording.
 pub(crate) fn each_sample(
-    fleet: &mut Fleet,
+    stage: &mut dyn Stage,
     interval: Duration,
     samples: u64,
     signals: &Signals,
-    mut show: impl FnMut(&Fleet, u64) -> io::Result<()>,
+    mut show: impl FnMut(&dyn Stage, u64) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut next = Instant::now();
     for sample in 1.. {
-        fleet.tick();
+        stage.tick();
         let patience = Instant::now() + PATIENCE;
-        while !fleet.gather(SLICE) && Instant::now() < patience && signals.received().is_none() {}
+        while !stage.gather(SLICE) && Instant::now() < patience && signals.received().is_none() {}
         if signals.received().is_some() {
             break;
         }
-        show(fleet, sample)?;
-        if sample == samples || fleet.agents().iter().all(|agent| agent.failure().is_some()) {
+        show(stage, sample)?;
+        if sample == samples || stage.has_ended() || stage.failure().is_some() {
             break;
+        }
+        if stage.is_immediate() {
+            continue;
         }
         next = (next + interval).max(Instant::now());
         while Instant::now() < next && signals.received().is_none() {
@@ -48,17 +52,17 @@ pub(crate) fn each_sample(
 
 /// Prints samples. The first sample contains all about the metrics, later ones contain values and changes.
 pub(crate) fn run(
-    fleet: &mut Fleet,
+    stage: &mut dyn Stage,
     interval: Duration,
     samples: u64,
     signals: &Signals,
     mut out: impl Write,
 ) -> io::Result<()> {
-    each_sample(fleet, interval, samples, signals, |fleet, sample| {
+    each_sample(stage, interval, samples, signals, |stage, sample| {
         let of = if samples == 0 { String::new() } else { format!(" of {samples}") };
         let blank = if sample == 1 { "" } else { "\n" };
-        writeln!(out, "{blank}# sample {sample}{of}, {}", Local::now().format("%F %T"))?;
-        for agent in fleet.agents() {
+        writeln!(out, "{blank}# sample {sample}{of}, {}", local(stage.time()).format("%F %T"))?;
+        for agent in stage.agents() {
             print_agent(&mut out, agent, sample == 1)?;
         }
         out.flush()

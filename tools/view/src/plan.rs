@@ -71,6 +71,16 @@ impl Plan {
         Ok(Plan { name, begin: Begin::Ask(Box::new(Host { context, roots: names.to_vec() })) })
     }
 
+    /// Returns the value of the label `agent` of its domains in a recording. pmcd has such labels itself.
+    pub(crate) fn label(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|_| !self.is_host())
+    }
+
+    /// Returns whether the metrics are those of a pmcd.
+    pub(crate) fn is_host(&self) -> bool {
+        matches!(self.begin, Begin::Ask(_))
+    }
+
     /// Plans the start of an agent in any language, with a command line and the file of its metrics' names (PMNS(5)).
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Where metrics come from: an agent that was started, or a running pmcd.
 
 use pcp_client::Context;
-use pcp_collector::{AgentState, Collector, End, Error, Process};
+use pcp_collector::{AgentState, Collector, End, Error, LabelTarget, Process};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::{Changes, ValueSet};
-use pmapi::{Desc, InDom, Inst, PmId};
+use pmapi::{Desc, InDom, Inst, LabelSet, PmId};
 
 /// Why a source does not answer at the moment, or any more.
 #[derive(Debug)]
@@ -19,6 +19,9 @@ pub(crate) enum Interruption {
 
 /// An answer, or the error code in its place.
 pub(crate) type Answer<T> = Result<pmapi::Result<T>, Interruption>;
+
+/// Label sets of a subject, each with its instance.
+pub(crate) type LabelSets = Vec<(Option<Inst>, pmapi::Result<LabelSet>)>;
 
 /// Where metrics come from.
 #[derive(Debug)]
@@ -82,9 +85,8 @@ impl Source {
         }
     }
 
-    /// Returns the help of a metric.
-    pub(crate) fn text(&mut self, pmid: PmId, kind: TextKind) -> Answer<String> {
-        let subject = Subject::Metric(pmid);
+    /// Returns the help of a metric or an instance domain.
+    pub(crate) fn text(&mut self, subject: Subject, kind: TextKind) -> Answer<String> {
         match self {
             Source::Agent(agent) => agent.ask(|agent| agent.text(subject, kind)),
             Source::Host(host) => host.ask(|context, _| {
@@ -105,19 +107,26 @@ impl Source {
         }
     }
 
-    /// Fetches metrics. Calls `convert` with the number of each in the request, and returns the outcomes, and whether
-    /// names have changed.
+    /// Returns the labels of a subject itself, without those of what it belongs to.
+    pub(crate) fn labels(&mut self, of: LabelTarget) -> Answer<LabelSets> {
+        match self {
+            Source::Agent(agent) => agent.ask(|agent| agent.labels(of)),
+            Source::Host(host) => host.ask(|context, _| labels(context, of)),
+        }
+    }
+
+    /// Fetches metrics. Calls `convert` with the number of each in the request, and returns the outcomes, and what has
+    /// changed. A change of pmcd's agents may change names.
     pub(crate) fn fetch<T>(
         &mut self,
         pmids: &[PmId],
-        convert: impl Fn(usize, &ValueSet<'_>) -> T,
-    ) -> Answer<(Vec<T>, bool)> {
-        let renamed = |changes: Changes| changes.contains(Changes::NAMES);
-        let convert = |(at, set): (usize, ValueSet<'_>)| convert(at, &set);
+        mut convert: impl FnMut(usize, &ValueSet<'_>) -> T,
+    ) -> Answer<(Vec<T>, Changes)> {
+        let mut convert = |(at, set): (usize, ValueSet<'_>)| convert(at, &set);
         match self {
             Source::Agent(agent) => agent.ask(|agent| {
                 let fetched = agent.fetch(pmids)?;
-                Ok((fetched.sets().enumerate().map(convert).collect(), renamed(fetched.changes())))
+                Ok((fetched.sets().enumerate().map(convert).collect(), fetched.changes()))
             }),
             Source::Host(host) => host.ask(|context, _| {
                 let (mut all, mut changes) = (Vec::with_capacity(pmids.len()), Changes::default());
@@ -128,7 +137,10 @@ impl Source {
                     changes |= sample.changes();
                 }
                 let agents = Changes::AGENT_ADDED | Changes::AGENT_RESTARTED | Changes::AGENT_DROPPED;
-                Ok((all, renamed(changes) || changes.intersects(agents)))
+                if changes.intersects(agents) {
+                    changes |= Changes::NAMES;
+                }
+                Ok((all, changes))
             }),
         }
     }
@@ -200,6 +212,21 @@ pub(crate) fn names_below(context: &mut Context, roots: &[String]) -> pmapi::Res
     names.sort();
     names.dedup();
     Ok(names)
+}
+
+fn labels(context: &mut Context, of: LabelTarget) -> pmapi::Result<LabelSets> {
+    let set = match of {
+        LabelTarget::Domain(domain) => context.domain_labels(domain)?,
+        LabelTarget::InDom(indom) => context.indom_labels(indom)?,
+        LabelTarget::Cluster(pmid) => context.cluster_labels(pmid)?,
+        LabelTarget::Item(pmid) => context.item_labels(pmid)?,
+        LabelTarget::Instances(Some(indom)) => {
+            let sets = context.instances_labels(indom)?.into_iter();
+            return Ok(sets.map(|(inst, set)| (Some(inst), set)).collect());
+        }
+        _ => context.context_labels()?,
+    };
+    Ok(vec![(None, Ok(set))])
 }
 
 /// Looks up names one by one if pmcd refuses to look up all, because one agent is not ready.

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs::{self, File};
 use std::process::{Command, Output};
 
-use testkit::Pcp;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pcp_archive::{Archive, Check, TextLevel};
+use testkit::{Pcp, wait_for};
 
 fn view(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pcp-view")).args(arguments).output().unwrap()
@@ -23,6 +27,7 @@ fn mistakes_are_one_sentence() {
         (&["--host", ""], "host \"\": no connection to pmcd: "),
         (&["--host", "x\u{1b}[2J:y"], "host \"x\\u{1b}[2J:y\": non-numeric port"),
         (&["--host", "pcps://localhost"], "host \"pcps://localhost\": no connection to pmcd: Operation not supported"),
+        (&["--replay", "/no-such-archive"], "/no-such-archive: no file of such an archive exists"),
     ] {
         let output = view(arguments);
         let said = text(&output.stderr);
@@ -30,7 +35,15 @@ fn mistakes_are_one_sentence() {
         assert!(said.starts_with("pcp-view: ") && said.contains(expected) && said.lines().count() == 1, "{said:?}");
         assert!(output.stdout.is_empty());
     }
-    for arguments in [&["--interval", "soon"][..], &["--samples", "-1"], &["--json", "--plain"], &["--nonsense"]] {
+    for arguments in [
+        &["--interval", "soon"][..],
+        &["--samples", "-1"],
+        &["--json", "--plain"],
+        &["--nonsense"],
+        &["--record", "/nonexistent/a", "--replay", "/nonexistent/a"],
+        &["--replay", "/nonexistent/a", "--host", "local:"],
+        &["--replay", "/nonexistent/a", "disk"],
+    ] {
         assert_eq!(view(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
@@ -61,4 +74,63 @@ fn the_metrics_of_a_pmcd() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.contains("metric \"no.such\\u{7}metric\": Unknown metric name"), "{said}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_pmcd_is_recorded_and_replayed() {
+    let pmcd = Pcp::required().pmcd().start();
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("a");
+    let archive = base.to_str().unwrap();
+    let metrics = ["pmcd.agent.status", "pmcd.pid", "pmcd.hostname"];
+    let host = pmcd.host();
+    let output = view(&["--host", &host, "-t", "0.1", "-s", "3", "--record", archive]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+
+    assert_eq!(Check::new().run(&base, |finding| println!("{finding}")), None);
+    assert_eq!(Pcp::required().run("pmlogcheck", [archive]).ok(), "");
+    let read = Archive::open(&base).unwrap();
+    let pid = read.metadata().names().pmid(b"pmcd.pid").unwrap();
+    assert!(!read.metadata().text(pid, TextLevel::Help).unwrap().is_empty());
+    for metric in metrics {
+        let live = pmcd.run("pminfo", ["-f", "-t", "-d", metric]).ok();
+        assert_eq!(Pcp::required().run("pminfo", ["-a", archive, "-f", "-t", "-d", metric]).ok(), live);
+    }
+    let hostname = String::from_utf8(read.label().host.clone()).unwrap();
+    assert!(pmcd.run("pmprobe", ["-v", "pmcd.hostname"]).ok().contains(&format!("\"{hostname}\"")), "{hostname}");
+
+    let replayed = view(&["-t", "0.05", "-s", "0", "--json", "--replay", archive]);
+    let replayed = text(&replayed.stdout);
+    for metric in metrics {
+        assert!(replayed.contains(&format!("\"agent\":\"pmcd\",\"metric\":\"{metric}\"")), "{replayed}");
+    }
+    assert!(replayed.contains("\"sample\":2,") && replayed.contains("\"instance\":\"pmcd\""), "{replayed}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_restart_of_pmcd_is_a_mark_in_the_record() {
+    let mut pmcd = Pcp::required().pmcd().start();
+    let dir = tempfile::tempdir().unwrap();
+    let (base, out) = (dir.path().join("a"), dir.path().join("out"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pcp-view"));
+    command.args(["--host", &pmcd.host(), "-t", "0.1", "-s", "0", "--json", "pmcd.pid", "--record"]).arg(&base);
+    let mut recording = command.stdout(File::create(&out).unwrap()).spawn().unwrap();
+    let has_value_of = |pid: Pid| fs::read_to_string(&out).unwrap().contains(&format!("\"value\":{pid}"));
+    wait_for("a sample", || has_value_of(pmcd.pid()));
+    pmcd.restart();
+    wait_for("a sample of the new pmcd", || has_value_of(pmcd.pid()));
+    kill(Pid::from_raw(recording.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+    assert_eq!(recording.wait().unwrap().code(), Some(128 + 15));
+
+    assert_eq!(Check::new().run(&base, |finding| println!("{finding}")), None);
+    let archive = Archive::open(&base).unwrap();
+    let mut cursor = archive.cursor();
+    let mut marks = Vec::new();
+    while let Some(record) = cursor.forward().unwrap() {
+        marks.push(record.is_mark());
+    }
+    assert_eq!(marks.iter().filter(|is_mark| **is_mark).count(), 1, "{marks:?}");
+    assert!(!marks[0] && !marks[marks.len() - 1], "{marks:?}");
 }

@@ -2,6 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
+use crate::stage::Steer;
+
 /// What a key, or the mouse, does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
@@ -44,6 +46,8 @@ pub(super) enum Action {
     Next(Direction),
     /// Selects a line of the screen; in the selected line, does what Enter does.
     Click(u16),
+    /// Changes the direction or the speed of a replay.
+    Steer(Steer),
     Type(char),
     Erase,
     /// Ends typing.
@@ -59,7 +63,7 @@ pub(super) enum Direction {
 }
 
 /// All keys, as they are shown.
-pub(super) const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 22] = [
     "q             end",
     "Esc           back to the list; show all metrics; end",
     "space p       pause, and go on",
@@ -68,7 +72,7 @@ pub(super) const KEYS: [&str; 20] = [
     "Home End g G  to the first line, to the last one",
     "Tab           to the next agent, and from the last to the first",
     "Enter         history of the selected value; of a metric with instances: fold",
-    "left right    fold, unfold the instances of the selected metric (also - and +)",
+    "left right    fold, unfold the instances of the selected metric (also - +)",
     "z             fold all metrics, a line for each, or unfold them",
     "h i F2        help of the selected metric",
     "/             search for a text in names of metrics and instances",
@@ -76,6 +80,8 @@ pub(super) const KEYS: [&str; 20] = [
     "f F4          show only names that contain a text",
     "s             sort: as the agent has it, by name, by value, by change",
     "r             rates of counters, or their values",
+    "< > , .       a replay goes back, forward",
+    "[ ] F7 F8     a replay goes half as fast, twice as fast",
     "m             leave the mouse to the terminal, to select text; take it back",
     "mouse         wheel: scroll; click: select, and in the selected line as Enter",
     "? F1          show the keys, and the list again",
@@ -108,6 +114,10 @@ pub(super) fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Char('f') | KeyCode::F(4) => Action::Filter,
         KeyCode::Char('s') => Action::Sort,
         KeyCode::Char('r') => Action::Rates,
+        KeyCode::Char('<' | ',') => Action::Steer(Steer::Back),
+        KeyCode::Char('>' | '.') => Action::Steer(Steer::Forward),
+        KeyCode::Char('[') | KeyCode::F(7) => Action::Steer(Steer::Slower),
+        KeyCode::Char(']') | KeyCode::F(8) => Action::Steer(Steer::Faster),
         KeyCode::Char('m') => Action::Mouse,
         KeyCode::Char('?') | KeyCode::F(1) => Action::Keys,
         _ => return None,

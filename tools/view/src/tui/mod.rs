@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind};
 use ratatui::crossterm::execute;
 
-use crate::fleet::Fleet;
 use crate::signals::Signals;
+use crate::stage::Stage;
 use keys::Action;
 use view::View;
 
@@ -24,7 +24,12 @@ use view::View;
 const SLICE: Duration = Duration::from_millis(100);
 
 /// Shows the agents until a key, a signal or the last sample ends the view.
-pub(crate) fn run(fleet: &mut Fleet, interval: Duration, samples: Option<u64>, signals: &Signals) -> io::Result<()> {
+pub(crate) fn run(
+    stage: &mut dyn Stage,
+    interval: Duration,
+    samples: Option<u64>,
+    signals: &Signals,
+) -> io::Result<()> {
     // Switches to the alternate screen. A panic switches back, too.
     let mut terminal = ratatui::try_init()?;
     let restore = std::panic::take_hook();
@@ -33,7 +38,7 @@ pub(crate) fn run(fleet: &mut Fleet, interval: Duration, samples: Option<u64>, s
         restore(panic);
     }));
     let samples = samples.filter(|samples| *samples != 0);
-    let outcome = mouse(true).and_then(|()| refresh(&mut terminal, fleet, interval, samples, signals));
+    let outcome = mouse(true).and_then(|()| refresh(&mut terminal, stage, interval, samples, signals));
     // The terminal may be gone, which the outcome says.
     let _ = mouse(false);
     ratatui::restore();
@@ -47,7 +52,7 @@ fn mouse(is_ours: bool) -> io::Result<()> {
 
 fn refresh(
     terminal: &mut ratatui::DefaultTerminal,
-    fleet: &mut Fleet,
+    stage: &mut dyn Stage,
     interval: Duration,
     samples: Option<u64>,
     signals: &Signals,
@@ -63,12 +68,16 @@ fn refresh(
             }
             view.sample += 1;
             next = (next + interval).max(now);
-            fleet.tick();
+            stage.tick();
         }
-        fleet.gather(SLICE);
+        stage.gather(SLICE);
+        if stage.failure().is_some() {
+            break;
+        }
         // A list of many lines takes time, and changes only with a sample or a key.
-        if fleet.take_changed() || has_input {
-            terminal.draw(|frame| view.draw(frame, fleet.agents()))?;
+        if stage.take_changed() || has_input {
+            view.set_course(stage.state(), stage.time());
+            terminal.draw(|frame| view.draw(frame, stage.agents()))?;
         }
         let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
         has_input = false;
@@ -76,7 +85,7 @@ fn refresh(
         while event::poll(wait)? {
             wait = Duration::ZERO;
             has_input = true;
-            if !handle(event::read()?, &mut view, fleet)? {
+            if !handle(event::read()?, &mut view, stage)? {
                 return Ok(());
             }
         }
@@ -85,7 +94,7 @@ fn refresh(
 }
 
 /// Handles a key, or the mouse. Returns false for the end of the view.
-fn handle(event: Event, view: &mut View, fleet: &Fleet) -> io::Result<bool> {
+fn handle(event: Event, view: &mut View, stage: &mut dyn Stage) -> io::Result<bool> {
     let action = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => None,
         Event::Key(key) if view.is_typing() => keys::typed(key),
@@ -94,12 +103,15 @@ fn handle(event: Event, view: &mut View, fleet: &Fleet) -> io::Result<bool> {
         _ => None,
     };
     let Some(action) = action else { return Ok(true) };
-    let goes_on = view.act(action, fleet.agents());
+    let goes_on = view.act(action, stage.agents());
+    if let Action::Steer(steer) = action {
+        stage.steer(steer);
+    }
     if action == Action::Mouse {
         mouse(view.mouse)?;
     }
-    if let Some((agent, metric)) = view.needs_help(fleet.agents()) {
-        fleet.ask_help(agent, metric);
+    if let Some((agent, metric)) = view.needs_help(stage.agents()) {
+        stage.ask_help(agent, metric);
     }
     Ok(goes_on)
 }

@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use pcp_pdu::event::Stamp;
 use pcp_pdu::result::RawValue;
 use pmapi::{Desc, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use ratatui::Terminal;
@@ -11,6 +12,7 @@ use super::keys::Direction;
 use super::*;
 use crate::fleet::{Agent, Status};
 use crate::model::{Board, Metric, Reading, Readings, Value};
+use crate::stage::Steer;
 
 #[test]
 fn each_key_that_is_shown_does_something() {
@@ -82,7 +84,11 @@ fn agents() -> [Agent; 2] {
         ],
     );
     let ended = Status::Failed("the agent has closed the connection".to_owned());
-    [Agent::idle("demo", Some(domain()), Status::Running, board), Agent::idle("other", None, ended, Board::default())]
+    let pid = Some(4711);
+    [
+        Agent::idle("demo", Some(domain()), Status::Running, board, pid),
+        Agent::idle("other", None, ended, Board::default(), pid),
+    ]
 }
 
 fn terminal(view: &mut View, agents: &[Agent], columns: u16, rows: u16) -> Terminal<TestBackend> {
@@ -347,6 +353,67 @@ fn the_mouse_selects_and_opens() {
     }
 }
 
+/// Recording that notes what it is told.
+struct Recorded {
+    agents: [Agent; 2],
+    steered: Vec<Steer>,
+}
+
+impl Stage for Recorded {
+    fn tick(&mut self) {}
+
+    fn gather(&mut self, _: Duration) -> bool {
+        true
+    }
+
+    fn ask_help(&mut self, _: usize, _: usize) {}
+
+    fn take_changed(&mut self) -> bool {
+        false
+    }
+
+    fn agents(&self) -> &[Agent] {
+        &self.agents
+    }
+
+    fn steer(&mut self, steer: Steer) {
+        self.steered.push(steer);
+    }
+}
+
+#[test]
+fn keys_of_a_replay() {
+    let mut view = View::new(Duration::from_secs(1));
+    let mut stage = Recorded { agents: agents(), steered: Vec::new() };
+    let mut press = |view: &mut View, keys: &str| {
+        for code in letters(keys) {
+            assert!(handle(Event::Key(code.into()), view, &mut stage).unwrap());
+        }
+        std::mem::take(&mut stage.steered)
+    };
+    use Steer::{Back, Faster, Forward, Slower};
+    assert_eq!(press(&mut view, "<,>.[]"), [Back, Back, Forward, Forward, Slower, Faster]);
+    // They are letters of a text.
+    assert_eq!(press(&mut view, "/<>"), []);
+    assert!(screen(&mut view, 80, 10)[8].starts_with(" search: <>▏ Enter · Esc"));
+    view = View::new(Duration::from_secs(1));
+    let stamp = Stamp { seconds: 86400 * 365, nanoseconds: 0 };
+    view.set_course(Some("back 2x".to_owned()), stamp);
+    let terminal = terminal(&mut view, &agents(), 80, 10);
+    let head: String = (0..80).map(|x| terminal.backend().buffer()[(x, 0)].symbol()).collect();
+    assert!(head.starts_with(" PCP recording ") && head.contains(" back 2x · 197"), "{head}");
+    let foot = &screen(&mut view, 80, 10)[8];
+    assert!(foot.starts_with(" q quit · space pause · < > back, forward · [ ] speed · ? keys"), "{foot}");
+}
+
+#[test]
+fn the_keys_fit_on_a_small_terminal() {
+    let mut view = View::new(Duration::from_secs(1));
+    let shown = keys(&mut view, &letters("?"), 24);
+    assert_eq!(shown[21].trim(), keys::KEYS[21]);
+    assert!(shown[..22].iter().all(|line| line.chars().count() <= 80 && !line.ends_with('…')), "{shown:?}");
+}
+
 #[test]
 fn ten_thousand_instances() {
     let mut board = Board::default();
@@ -354,7 +421,7 @@ fn ten_thousand_instances() {
     let names: Vec<String> = (0..10_000).map(|inst| format!("i{inst:05}")).collect();
     let readings = |inst| reading(Some((inst, &names[inst as usize])), (inst * 7919 % 10_007) as i32);
     board.update(Instant::now(), vec![Ok((0..10_000).map(readings).collect())]);
-    let agents = [Agent::idle("demo", Some(domain()), Status::Running, board)];
+    let agents = [Agent::idle("demo", Some(domain()), Status::Running, board, None)];
     let mut view = View::new(Duration::from_secs(1));
     screen_of(&mut view, &agents, 80, 10);
     assert!(view.act(Action::Bottom, &agents));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::Local;
+use pcp_pdu::event::Stamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -13,6 +13,7 @@ use super::row::{Numbers, Row, columns, line};
 use super::{about, history};
 use crate::fleet::Agent;
 use crate::model::Series;
+use crate::time::local;
 
 /// What is shown below the head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,10 @@ pub(super) struct View {
     /// Whether the mouse is the view's, not the terminal's.
     pub(super) mouse: bool,
     interval: Duration,
+    /// Direction and speed of a replay.
+    course: Option<String>,
+    /// Time of the sample.
+    time: Stamp,
     arrangement: Arrangement,
     numbers: Numbers,
     /// Lines of the list when it was drawn last.
@@ -66,6 +71,8 @@ impl View {
             paused: false,
             mouse: true,
             interval,
+            course: None,
+            time: Stamp::now(),
             arrangement: Arrangement { filter: String::new(), sort: Sort::Agent, folds: Folds::default() },
             numbers: Numbers::Rates,
             lines: Vec::new(),
@@ -78,6 +85,11 @@ impl View {
             prompt: None,
             sought: String::new(),
         }
+    }
+
+    /// Sets what the head says: direction and speed of a replay, and the time of the sample.
+    pub(super) fn set_course(&mut self, course: Option<String>, time: Stamp) {
+        (self.course, self.time) = (course, time);
     }
 
     /// Returns whether keys are letters of a text.
@@ -120,6 +132,7 @@ impl View {
                 self.numbers = if self.numbers == Numbers::Rates { Numbers::Raw } else { Numbers::Rates };
             }
             Action::Mouse => self.mouse = !self.mouse,
+            Action::Steer(_) => {}
             Action::Search | Action::Filter => self.begin_typing(action),
             Action::Next(direction) => self.search(direction, agents),
             Action::Click(row) => self.click(row, agents),
@@ -288,7 +301,8 @@ impl View {
             },
             Page::History(_) => self.draw_history(frame, agents, body),
         }
-        draw_bar(" PCP agents", &self.state(), head, frame);
+        let title = if self.course.is_some() { " PCP recording" } else { " PCP agents" };
+        draw_bar(title, &self.state(), head, frame);
         let (first, last, all) = (self.top + 1, self.lines.len().min(self.top + self.height), self.lines.len());
         let hidden = match self.page == Page::List && all > self.height {
             true => format!("{first}–{last} of {all} "),
@@ -360,14 +374,19 @@ impl View {
 
     /// Returns the text at the right of the head.
     fn state(&self) -> String {
-        let state = match self.paused {
-            true => "paused".to_owned(),
-            false => format!("every {:?}", self.interval),
+        let state = match (self.paused, &self.course) {
+            (true, _) => "paused".to_owned(),
+            (false, Some(course)) => course.clone(),
+            (false, None) => format!("every {:?}", self.interval),
         };
         let raw = if self.numbers == Numbers::Raw { "raw" } else { "" };
         let words = [self.arrangement.sort.words(), raw].into_iter().filter(|words| !words.is_empty());
         let words: String = words.flat_map(|words| [words, " · "]).collect();
-        format!("{words}{state} · sample {} · {} ", self.sample, Local::now().format("%H:%M:%S"))
+        let time = local(self.time);
+        match self.course {
+            Some(_) => format!("{words}{state} · {} ", time.format("%F %T")),
+            None => format!("{words}{state} · sample {} · {} ", self.sample, time.format("%H:%M:%S")),
+        }
     }
 
     /// Returns the text of the foot: the keys, or the text that is typed.
@@ -375,6 +394,9 @@ impl View {
         match (self.prompt, self.page, self.arrangement.filter.as_str()) {
             (Some(Prompt::Search), ..) => format!(" search: {}▏ Enter · Esc", self.sought),
             (Some(Prompt::Filter), _, filter) => format!(" names with: {filter}▏ Enter · Esc shows all"),
+            (None, Page::List, "") if self.course.is_some() => {
+                " q quit · space pause · < > back, forward · [ ] speed · ? keys".to_owned()
+            }
             (None, Page::List, "") => " q quit · space pause · Enter history · / search · f filter · ? keys".to_owned(),
             (None, Page::List, filter) => format!(" names with \"{filter}\" · f Esc shows all · ? keys"),
             (None, Page::History(_), _) => " Esc back · ↑ ↓ other values · r rates or values · space pause".to_owned(),

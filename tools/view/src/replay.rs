@@ -1,0 +1,353 @@
+//! Replay of a recording.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use pcp_archive::{Archive, ArchiveError, Cursor, Direction, InstanceNames, Metadata, TextLevel};
+use pcp_pdu::event::Stamp;
+use pcp_pdu::result::ValueSet;
+use pmapi::{Desc, Domain, InDom, Inst, LabelLevel, PmId};
+
+use crate::fleet::{Agent, Status};
+use crate::model::{Board, Metric, Reading, Readings, Value, clean, clean_lines};
+use crate::stage::{Stage, Steer};
+use crate::time::{between, minus, plus};
+
+/// Records that are searched for the values as of a time when it goes back.
+const SEARCHED: usize = 500;
+/// Fastest and slowest speed, as powers of 2.
+const FASTEST: i32 = 12;
+const SLOWEST: i32 = -4;
+
+/// Recording that is shown.
+pub(crate) struct Replay<'a> {
+    archive: &'a Archive,
+    cursor: Cursor<'a>,
+    names: InstanceNames<'a>,
+    agents: Vec<Agent>,
+    /// Metrics of each agent, in the order of its board.
+    metrics: Vec<Vec<(PmId, pmapi::Result<Desc>)>>,
+    /// Latest values.
+    values: HashMap<PmId, Readings>,
+    start: Stamp,
+    end: Stamp,
+    /// Time of what is shown; `None` before the first sample.
+    position: Option<Stamp>,
+    direction: Direction,
+    interval: Duration,
+    /// Speed as a power of 2.
+    speed: i32,
+    /// Time of an agent's board that stands for the start of the archive.
+    base: Instant,
+    /// Whether anything has changed since [`Stage::take_changed`].
+    has_changed: bool,
+}
+
+/// Returns the interval at a speed, which is a power of 2.
+fn scaled(interval: Duration, speed: i32) -> Duration {
+    match u32::try_from(speed) {
+        Ok(speed) => interval.saturating_mul(1 << speed.min(FASTEST as u32)),
+        Err(_) => interval / (1 << speed.unsigned_abs().min(SLOWEST.unsigned_abs())),
+    }
+}
+
+impl<'a> Replay<'a> {
+    /// Opens a recording at its start.
+    ///
+    /// # Errors
+    /// Those of [`Archive::end`].
+    pub(crate) fn new(archive: &'a Archive, interval: Duration, speed: i32) -> Result<Replay<'a>, ArchiveError> {
+        let meta = archive.metadata();
+        let (mut agents, mut metrics) = (Vec::new(), Vec::new());
+        for (domain, found) in by_domain(meta) {
+            let mut board = Board::default();
+            board.set_metrics(found.iter().map(|(name, pmid)| metric(meta, name, *pmid)).collect());
+            let name = agent_name(meta, domain, found.first().map_or("", |(name, _)| name));
+            agents.push(Agent::idle(&name, Some(domain), Status::Running, board, None));
+            metrics.push(found.into_iter().map(|(_, pmid)| (pmid, meta.desc(pmid))).collect());
+        }
+        Ok(Replay {
+            archive,
+            cursor: archive.cursor(),
+            names: meta.instance_names(),
+            agents,
+            metrics,
+            values: HashMap::new(),
+            start: archive.label().start,
+            end: archive.end()?,
+            position: None,
+            direction: Direction::Forward,
+            interval,
+            speed: speed.clamp(SLOWEST, FASTEST),
+            base: Instant::now(),
+            has_changed: true,
+        })
+    }
+
+    /// Moves the position by an interval, within the archive.
+    fn advance(&mut self) {
+        let step = scaled(self.interval, self.speed);
+        let next = match (self.position, self.direction) {
+            // Agents are recorded one after the other: the first step shows them all.
+            (None, _) => plus(self.start, step).min(self.end),
+            (Some(position), Direction::Forward) => plus(position, step).min(self.end),
+            (Some(position), Direction::Backward) => minus(position, step).max(self.start),
+        };
+        self.position = Some(next);
+    }
+
+    /// Takes the latest value of each metric as of a time: from the records since the last position, or going back, from
+    /// as many as are needed.
+    fn collect(&mut self, from: Option<Stamp>, to: Stamp) -> Result<(), ArchiveError> {
+        if from.is_some_and(|from| from > to) {
+            self.values.clear();
+        }
+        self.cursor.seek(to);
+        let wanted: usize = self.metrics.iter().map(Vec::len).sum();
+        let mut seen: HashMap<PmId, Readings> = HashMap::new();
+        for _ in 0..SEARCHED {
+            let meta = self.archive.metadata();
+            let Some(record) = self.cursor.backward()? else { break };
+            if self.values.len() + seen.len() > 0 && from.is_some_and(|from| from <= to && record.time <= from) {
+                break;
+            }
+            if record.is_mark() {
+                self.values.clear();
+                break;
+            }
+            for set in record.values.iter() {
+                let Some(pmid) = set.pmid.filter(|pmid| !seen.contains_key(pmid)) else { continue };
+                seen.insert(pmid, readings(meta, &mut self.names, &set, record.time));
+            }
+            if seen.len() >= wanted {
+                break;
+            }
+        }
+        self.values.extend(seen);
+        Ok(())
+    }
+
+    fn show(&mut self, time: Stamp) {
+        let at = self.base + between(self.start, time);
+        for (agent, metrics) in self.agents.iter_mut().zip(&self.metrics) {
+            let sample = metrics.iter().map(|(pmid, _)| self.values.get(pmid).cloned().unwrap_or(Ok(Vec::new())));
+            agent.board.update(at, sample.collect());
+        }
+    }
+}
+
+/// Returns the metrics of each domain with their names, in the order of names.
+fn by_domain(meta: &Metadata) -> BTreeMap<Domain, Vec<(String, PmId)>> {
+    let mut found: BTreeMap<Domain, Vec<(String, PmId)>> = BTreeMap::new();
+    for (name, pmid) in meta.names().below(b"").unwrap_or_default() {
+        found.entry(pmid.domain()).or_default().push((String::from_utf8_lossy(&name).into_owned(), pmid));
+    }
+    found.values_mut().for_each(|metrics| metrics.sort());
+    found
+}
+
+/// Returns the name of a domain's agent: its label, or the first component of its metrics' names.
+fn agent_name(meta: &Metadata, domain: Domain, metric: &str) -> String {
+    let latest = Stamp { seconds: i64::MAX, nanoseconds: 0 };
+    let record = meta.labels(LabelLevel::Domain, domain.get().into(), latest).ok().flatten();
+    let set = record.and_then(|record| record.sets().next()?.label_set().ok());
+    let agent = set.and_then(|set| Some(set.value("agent")?.trim_matches('"').to_owned()));
+    clean(&agent.unwrap_or_else(|| metric.split('.').next().unwrap_or_default().to_owned()))
+}
+
+fn metric(meta: &Metadata, name: &str, pmid: PmId) -> Metric {
+    let oneline = clean(&text(meta, pmid, TextLevel::OneLine));
+    Metric { oneline, ..Metric::new(clean(name), pmid, meta.desc(pmid)) }
+}
+
+/// Returns the help of a metric, or an empty text.
+fn text(meta: &Metadata, pmid: PmId, level: TextLevel) -> String {
+    meta.text(pmid, level).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+}
+
+fn readings(meta: &Metadata, names: &mut InstanceNames<'_>, set: &ValueSet<'_>, time: Stamp) -> Readings {
+    let desc = meta.desc(set.pmid.ok_or(pmapi::Error::PMID)?)?;
+    if let Some(error) = set.error {
+        return Err(error);
+    }
+    let mut name = |indom: InDom, inst: Inst| {
+        let name = names.name(indom, inst.word(), time).map(|name| String::from_utf8_lossy(name).into_owned());
+        clean(&name.unwrap_or_default())
+    };
+    let read = set.values().map(|(inst, raw)| Reading {
+        inst: desc.indom.and(inst),
+        instance: desc.indom.zip(inst).map(|(indom, inst)| name(indom, inst)).unwrap_or_default(),
+        value: Value::new(raw, desc.ty),
+    });
+    Ok(read.collect())
+}
+
+impl Stage for Replay<'_> {
+    fn tick(&mut self) {
+        self.has_changed = true;
+        let from = self.position;
+        self.advance();
+        let Some(to) = self.position else { return };
+        // What cannot be read is not shown; what is before it is.
+        if let Err(e) = self.collect(from, to) {
+            self.agents.iter_mut().for_each(|agent| agent.status = Status::Failed(e.to_string()));
+        }
+        self.show(to);
+    }
+
+    fn gather(&mut self, _: Duration) -> bool {
+        true
+    }
+
+    fn ask_help(&mut self, agent: usize, metric: usize) {
+        let Some((pmid, _)) = self.metrics.get(agent).and_then(|metrics| metrics.get(metric)) else { return };
+        let text = clean_lines(&text(self.archive.metadata(), *pmid, TextLevel::Help));
+        if let Some(agent) = self.agents.get_mut(agent) {
+            agent.board.set_help(metric, text);
+            self.has_changed = true;
+        }
+    }
+
+    fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    fn agents(&self) -> &[Agent] {
+        &self.agents
+    }
+
+    fn time(&self) -> Stamp {
+        self.position.unwrap_or(self.start)
+    }
+
+    fn state(&self) -> Option<String> {
+        let direction = if self.direction == Direction::Forward { "forward" } else { "back" };
+        let speed = if self.speed < 0 { format!("1/{}", 1 << -self.speed) } else { (1 << self.speed).to_string() };
+        Some(format!("{direction} {speed}x"))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.position.is_some_and(|position| position >= self.end)
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+
+    fn steer(&mut self, steer: Steer) {
+        self.has_changed = true;
+        match steer {
+            Steer::Forward => self.direction = Direction::Forward,
+            Steer::Back => self.direction = Direction::Backward,
+            Steer::Faster => self.speed = (self.speed + 1).min(FASTEST),
+            Steer::Slower => self.speed = (self.speed - 1).max(SLOWEST),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pcp_archive::Create;
+    use pcp_pdu::metadata::{Subject, TextKind};
+    use pcp_pdu::result_writer::ResultWriter;
+    use pmapi::{Atom, Semantics, Type, Units};
+
+    /// Writes the seconds from 1 to 100, with a mark at 50, and another metric every ten seconds.
+    fn write(base: &std::path::Path) {
+        let mut writer = Create::new("host").create(base).unwrap();
+        let pmids = [1, 2].map(|item| PmId::from_word(253 << 22 | item).unwrap());
+        for (pmid, name) in pmids.iter().zip(["a.second", "a.ten"]) {
+            let (indom, semantics) = (None, Semantics::Counter);
+            let desc = Desc { pmid: *pmid, ty: Type::U32, indom, semantics, units: Units::NONE };
+            writer.metric(&desc.into(), &[name.as_bytes()]).unwrap();
+        }
+        writer.text(Subject::Metric(pmids[0]), TextKind::Help, b"Seconds.\n\x1bAll of them.\n").unwrap();
+        let mut values = ResultWriter::new();
+        for second in 1..=100_u32 {
+            let time = Stamp { seconds: second.into(), nanoseconds: 0 };
+            if second == 50 {
+                writer.mark(time).unwrap();
+                continue;
+            }
+            values.begin();
+            for (pmid, _) in pmids.iter().zip([true, second % 10 == 0]).filter(|(_, is_here)| *is_here) {
+                values.begin_set(Some(*pmid));
+                values.push(None, Type::U32, Atom::U32(second)).unwrap();
+                values.end_set(Ok(()));
+            }
+            writer.values(time, &mut values).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+
+    #[test]
+    fn help_is_in_the_archive() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("a");
+        write(&base);
+        let archive = Archive::open(&base).unwrap();
+        let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
+        assert!(replay.take_changed() && !replay.take_changed());
+        for (agent, metric) in [(0, 0), (0, 9), (9, 0)] {
+            replay.ask_help(agent, metric);
+        }
+        assert!(replay.take_changed());
+        assert_eq!(replay.agents()[0].board.metrics[0].metric.help.as_deref(), Some("Seconds.\n All of them."));
+    }
+
+    /// Makes a step, and returns the time and the values.
+    fn step(replay: &mut Replay<'_>) -> (i64, Vec<String>) {
+        replay.tick();
+        let board = &replay.agents()[0].board;
+        let values = board.metrics.iter().flat_map(|shown| shown.values.iter().flatten());
+        (replay.time().seconds, values.map(|series| series.value.text.clone()).collect())
+    }
+
+    fn all(second: i64, values: &[i64]) -> (i64, Vec<String>) {
+        (second, values.iter().map(i64::to_string).collect())
+    }
+
+    #[test]
+    fn forward_and_back_at_any_speed() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("a"));
+        let archive = Archive::open(dir.path().join("a")).unwrap();
+        let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
+        assert_eq!(replay.agents()[0].name, "a");
+        assert_eq!(step(&mut replay), all(11, &[11, 10]));
+        assert_eq!(step(&mut replay), all(21, &[21, 20]));
+        replay.steer(Steer::Slower);
+        assert_eq!(step(&mut replay), all(26, &[26, 20]));
+        assert_eq!(replay.state().as_deref(), Some("forward 1/2x"));
+        let rate = replay.agents()[0].board.metrics[0].values.as_ref().unwrap()[0].rate;
+        assert_eq!(rate, Some(1.0));
+        replay.steer(Steer::Back);
+        assert_eq!(step(&mut replay), all(21, &[21, 20]));
+        replay.steer(Steer::Faster);
+        replay.steer(Steer::Faster);
+        assert_eq!(replay.state().as_deref(), Some("back 2x"));
+        assert_eq!(step(&mut replay), all(1, &[1]));
+        assert_eq!(step(&mut replay), all(1, &[1]));
+        replay.steer(Steer::Forward);
+        replay.steer(Steer::Faster);
+        assert_eq!(step(&mut replay), all(41, &[41, 40]));
+        for _ in 0..3 {
+            replay.steer(Steer::Slower);
+        }
+        // After the mark there is what has been recorded since.
+        step(&mut replay);
+        assert_eq!(step(&mut replay), all(51, &[51]));
+        assert!(!replay.has_ended());
+        while !replay.has_ended() {
+            step(&mut replay);
+        }
+        assert_eq!(step(&mut replay), all(100, &[100, 100]));
+    }
+
+    #[test]
+    fn steps() {
+        assert_eq!(scaled(Duration::from_secs(1), 3), Duration::from_secs(8));
+        assert_eq!(scaled(Duration::from_secs(1), -2), Duration::from_millis(250));
+    }
+}
