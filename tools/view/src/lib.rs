@@ -74,11 +74,12 @@ pub fn show(
 
 /// Creates the archive for a recording.
 fn recorder(base: &Path, plans: &[Plan]) -> Result<Arc<Recorder>, Failure> {
-    let host = plans.iter().find(|plan| plan.is_host());
+    let host = plans.iter().find_map(|plan| Some((plan.name.as_str(), plan.asked()?)));
     if host.is_some() && plans.len() > 1 {
         return Err(format!("{}: an archive has the metrics of one host, and of nothing else", base.display()).into());
     }
-    Ok(Arc::new(Recorder::create(base, host.map(|plan| plan.name.as_str()))?))
+    let host = host.map(|(name, host)| (name, host.timezone.as_deref()));
+    Ok(Arc::new(Recorder::create(base, host)?))
 }
 
 /// Returns the exit code after a signal.

@@ -67,18 +67,22 @@ impl Plan {
             names_below(&mut context, std::slice::from_ref(name))
                 .map_err(|e| format!("host {host:?}: metric {name:?}: {e}"))?;
         }
-        let name = hostname(&mut context).unwrap_or_else(|| host.to_owned());
-        Ok(Plan { name, begin: Begin::Ask(Box::new(Host { context, roots: names.to_vec() })) })
+        let name = string(&mut context, "pmcd.hostname").unwrap_or_else(|| host.to_owned());
+        let timezone = string(&mut context, "pmcd.timezone");
+        Ok(Plan { name, begin: Begin::Ask(Box::new(Host { context, roots: names.to_vec(), timezone })) })
     }
 
     /// Returns the value of the label `agent` of its domains in a recording. pmcd has such labels itself.
     pub(crate) fn label(&self) -> Option<&str> {
-        Some(self.name.as_str()).filter(|_| !self.is_host())
+        Some(self.name.as_str()).filter(|_| self.asked().is_none())
     }
 
-    /// Returns whether the metrics are those of a pmcd.
-    pub(crate) fn is_host(&self) -> bool {
-        matches!(self.begin, Begin::Ask(_))
+    /// Returns the host whose pmcd is asked.
+    pub(crate) fn asked(&self) -> Option<&Host> {
+        match &self.begin {
+            Begin::Ask(host) => Some(host),
+            Begin::Start { .. } => None,
+        }
     }
 
     /// Plans the start of an agent in any language, with a command line and the file of its metrics' names (PMNS(5)).
@@ -97,9 +101,9 @@ impl Plan {
     }
 }
 
-/// Returns the name that a pmcd has for its host.
-fn hostname(context: &mut Context) -> Option<String> {
-    let pmid = context.lookup_name("pmcd.hostname").ok()?;
+/// Returns the value of a metric about pmcd and its host, unless it is empty.
+fn string(context: &mut Context, metric: &str) -> Option<String> {
+    let pmid = context.lookup_name(metric).ok()?;
     let sample = context.fetch(&[pmid]).ok()?;
     let (_, value) = sample.set(0)?.values().next()?;
     match value.atom(pmapi::Type::String).ok()? {

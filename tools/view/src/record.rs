@@ -44,15 +44,17 @@ pub(crate) struct Batch {
 type LabelSets = Vec<(Option<Inst>, LabelSet)>;
 
 impl Recorder {
-    /// Creates the files of the archive. `host` is the name of the host whose pmcd is recorded; without it the agents are
-    /// those of this host.
+    /// Creates the files of the archive. `host` has name and time zone of the host whose pmcd is recorded; without it the
+    /// agents are those of this host.
     ///
     /// # Errors
     /// Errors of [`Create::create`], for instance for files that exist.
-    pub(crate) fn create(base: &Path, host: Option<&str>) -> Result<Recorder, ArchiveError> {
+    pub(crate) fn create(base: &Path, host: Option<(&str, Option<&str>)>) -> Result<Recorder, ArchiveError> {
         let own = || nix::unistd::gethostname().map(|host| host.into_encoded_bytes()).unwrap_or_default();
-        let host = host.map_or_else(own, |host| host.as_bytes().to_vec());
-        let writer = Create::new(host).timezone(timezone()).create(base)?;
+        let zone = host.and_then(|(_, zone)| zone).filter(|zone| zone.len() < LONGEST_ZONE);
+        let host = host.map_or_else(own, |(name, _)| name.as_bytes().to_vec());
+        let zone = zone.map_or_else(timezone, str::to_owned);
+        let writer = Create::new(host).timezone(zone).create(base)?;
         let state = State { writer: Some(writer), failure: None };
         Ok(Recorder { state: Mutex::new(state) })
     }
@@ -88,9 +90,12 @@ impl Recorder {
     }
 }
 
+/// Time zones that are longer do not fit into the label of each version of archives, in bytes.
+const LONGEST_ZONE: usize = 40;
+
 /// Returns the time zone in the form of POSIX, without rules.
 fn timezone() -> String {
-    if let Some(zone) = std::env::var("TZ").ok().filter(|zone| !zone.is_empty() && zone.len() < 40) {
+    if let Some(zone) = std::env::var("TZ").ok().filter(|zone| !zone.is_empty() && zone.len() < LONGEST_ZONE) {
         return zone;
     }
     // POSIX counts to the west.

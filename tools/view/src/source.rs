@@ -42,6 +42,8 @@ pub(crate) struct Agent {
 pub(crate) struct Host {
     pub(crate) context: Context,
     pub(crate) roots: Vec<String>,
+    /// Time zone in the form of POSIX.
+    pub(crate) timezone: Option<String>,
 }
 
 /// Metrics of processes, which are left out unless they are named: there are too many of them to look through.
@@ -188,7 +190,7 @@ impl Agent {
 
 impl Host {
     fn ask<T>(&mut self, request: impl FnOnce(&mut Context, &[String]) -> pmapi::Result<T>) -> Answer<T> {
-        let Host { context, roots } = self;
+        let Host { context, roots, .. } = self;
         if !context.is_connected() {
             context.reconnect().map_err(|_| Interruption::NoPmcd("pmcd cannot be reached".to_owned()))?;
         }

@@ -99,6 +99,8 @@ fn a_pmcd_is_recorded_and_replayed() {
     }
     let hostname = String::from_utf8(read.label().host.clone()).unwrap();
     assert!(pmcd.run("pmprobe", ["-v", "pmcd.hostname"]).ok().contains(&format!("\"{hostname}\"")), "{hostname}");
+    let zone = String::from_utf8(read.label().timezone.clone()).unwrap();
+    assert!(pmcd.run("pmprobe", ["-v", "pmcd.timezone"]).ok().contains(&format!("\"{zone}\"")), "{zone}");
 
     let replayed = view(&["-t", "0.05", "-s", "0", "--json", "--replay", archive]);
     let replayed = text(&replayed.stdout);
