@@ -125,7 +125,7 @@ fn label(source: &Source) -> Result<Result<Version, String>> {
 
 fn entries(path: &Path, version: Version, len: u64, to: &mut Findings<'_>) -> Result {
     let size = entry_len(version) as u64;
-    if !len.is_multiple_of(size) {
+    if len % size != 0 {
         let reason = format!("{} bytes in place of an entry of {size}", len % size);
         to.add(path, Place::Entry(len / size + 1), Weight::Fatal, reason);
     } else if len == 0 {

@@ -33,7 +33,7 @@ pub(super) fn append(name: &Path) -> Result<Writer> {
     let files = [open(&log.files.meta)?, open(index)?, open(path)?];
     let [_, index, _] = &files;
     let entries = index.len() - log.label.version.label_len() as u64;
-    if !entries.is_multiple_of(entry_len(log.label.version) as u64) {
+    if entries % entry_len(log.label.version) as u64 != 0 {
         return Err(ArchiveError::file(index.path(), Error::LOGREC, "the file ends in the middle of an entry"));
     }
     let mut writer = Writer::with(&log.files.base, log.label.clone(), *volume, files, state(&archive)?);
