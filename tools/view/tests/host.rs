@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pcp_archive::{Archive, Check, TextLevel};
+use pcp_view::{Plan, ViewOptions, show};
 use testkit::{Pcp, wait_for};
 
 fn view(arguments: &[&str]) -> Output {
@@ -85,7 +86,10 @@ fn a_pmcd_is_recorded_and_replayed() {
     let archive = base.to_str().unwrap();
     let metrics = ["pmcd.agent.status", "pmcd.pid", "pmcd.hostname"];
     let host = pmcd.host();
-    let output = view(&["--host", &host, "-t", "0.1", "-s", "3", "--record", archive]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pcp-view"));
+    command.args(["--host", &host, "-t", "0.1", "-s", "3", "--record", archive]);
+    // The zone of this process, not that of the host.
+    let output = command.env("TZ", "ELSEWHERE-7").output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 
     assert_eq!(Check::new().run(&base, |finding| println!("{finding}")), None);
@@ -108,6 +112,19 @@ fn a_pmcd_is_recorded_and_replayed() {
         assert!(replayed.contains(&format!("\"agent\":\"pmcd\",\"metric\":\"{metric}\"")), "{replayed}");
     }
     assert!(replayed.contains("\"sample\":2,") && replayed.contains("\"instance\":\"pmcd\""), "{replayed}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn an_archive_has_one_host() {
+    let pmcd = Pcp::required().pmcd().start();
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = ViewOptions::default();
+    options.record = Some(dir.path().join("a"));
+    let host = || Plan::host(&pmcd.host(), &[]);
+    let refused = show(&options, |_| Ok(vec![host()?, host()?])).unwrap_err().to_string();
+    assert!(refused.ends_with("/a: an archive has the metrics of one host, and of nothing else"), "{refused}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
