@@ -73,6 +73,7 @@ mod indom;
 pub mod limits;
 pub mod log;
 mod log_file;
+mod misfit;
 mod named;
 mod options;
 mod peer;

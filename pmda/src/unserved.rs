@@ -9,8 +9,8 @@ use tracing::{debug, error, warn};
 use crate::catalog::Version;
 use crate::client::Client;
 use crate::limits::FixedLimit;
+use crate::misfit::Misfit;
 use crate::named::Named;
-use crate::values::Misfit;
 
 /// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.
 ///

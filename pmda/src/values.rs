@@ -1,7 +1,5 @@
 //! The values of a metric, which an agent puts directly into the answer.
 
-use std::fmt;
-
 use pcp_pdu::event::Layout;
 use pcp_pdu::profile::Selection;
 use pcp_pdu::result_writer::ResultWriter;
@@ -10,6 +8,7 @@ use pmapi::{Atom, Desc, Error, Inst, Item, PmId, Result, Type};
 use crate::cache::Cache;
 use crate::client::Client;
 use crate::event::EventQueue;
+use crate::misfit::Misfit;
 use crate::unserved::Unserved;
 
 /// The values of one metric in an answer. Only those that the client wants are kept.
@@ -25,44 +24,6 @@ pub struct Values<'a> {
     client: &'a Client,
     /// Error of the last instance without a value; it counts when no instance has one.
     missing: Result,
-}
-
-/// A value that does not convert to the type of its metric.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Misfit {
-    inst: Option<Inst>,
-    given: Type,
-    /// The value, if it is a number.
-    number: Option<Atom<'static>>,
-    declared: Type,
-}
-
-impl Misfit {
-    fn new(inst: Option<Inst>, value: Atom<'_>, declared: Type) -> Misfit {
-        let number = match value {
-            Atom::I32(v) => Some(Atom::I32(v)),
-            Atom::U32(v) => Some(Atom::U32(v)),
-            Atom::I64(v) => Some(Atom::I64(v)),
-            Atom::U64(v) => Some(Atom::U64(v)),
-            Atom::Float(v) => Some(Atom::Float(v)),
-            Atom::Double(v) => Some(Atom::Double(v)),
-            Atom::String(_) | Atom::Aggregate(_) | Atom::Event(_) | Atom::HighResEvent(_) => None,
-        };
-        Misfit { inst, given: value.ty(), number, declared }
-    }
-}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a value of type {}", self.given)?;
-        if let Some(number) = self.number {
-            write!(f, " ({number})")?;
-        }
-        if let Some(inst) = self.inst {
-            write!(f, " for instance {inst}")?;
-        }
-        write!(f, " does not convert to the declared type {}", self.declared)
-    }
 }
 
 impl<'a> Values<'a> {
