@@ -43,7 +43,7 @@ use stage::Stage;
 /// `plans` gets a temporary directory for the files of the agents. [`ViewOptions::record`] makes an archive of what is
 /// shown. [`ViewOptions::replay`] shows an archive, and starts no agents.
 ///
-/// The exit code is a failure if an agent has failed, and 128 plus the signal's number after SIGHUP, SIGINT or SIGTERM.
+/// The exit code is a failure if an agent or the replay has failed, and 128 plus the signal's number after SIGHUP, SIGINT or SIGTERM.
 ///
 /// # Errors
 /// The error of `plans`, of the temporary directory, of the archive, or of the output. It is no error if the reader of
@@ -57,19 +57,19 @@ pub fn show(
         let archive = Archive::open(path)?;
         let mut replay = Replay::new(&archive, options.interval, 0)?;
         samples(options, &mut replay, &signals)?;
-        return Ok(ended(&signals).unwrap_or(ExitCode::SUCCESS));
+        return Ok(ended(&signals).unwrap_or_else(|| outcome(&replay)));
     }
     let scratch = tempfile::Builder::new().prefix("pcp-agents.").tempdir()?;
     let plans = plans(scratch.path())?;
     let recorder = options.record.as_deref().map(|base| recorder(base, &plans)).transpose()?;
     let mut fleet = Fleet::start(plans, recorder.as_ref());
     let shown = samples(options, &mut fleet, &signals);
-    let failed = fleet.agents().iter().any(|agent| agent.failure().is_some());
+    let outcome = outcome(&fleet);
     drop(fleet);
     // Also what was shown before a failure is recorded.
     recorder.map_or(Ok(()), |recorder| recorder.finish())?;
     shown?;
-    Ok(ended(&signals).unwrap_or(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
+    Ok(ended(&signals).unwrap_or(outcome))
 }
 
 /// Creates the archive for a recording.
@@ -80,6 +80,12 @@ fn recorder(base: &Path, plans: &[Plan]) -> Result<Arc<Recorder>, Failure> {
     }
     let host = host.map(|(name, host)| (name, host.timezone.as_deref()));
     Ok(Arc::new(Recorder::create(base, host)?))
+}
+
+/// Returns the exit code without a signal.
+fn outcome(stage: &dyn Stage) -> ExitCode {
+    let has_failed = stage.agents().iter().any(|agent| agent.failure().is_some());
+    if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Returns the exit code after a signal.

@@ -188,10 +188,12 @@ impl Stage for Replay<'_> {
         let from = self.position;
         self.advance();
         let Some(to) = self.position else { return };
-        // What cannot be read is not shown; what is before it is.
-        if let Err(e) = self.collect(from, to) {
-            self.agents.iter_mut().for_each(|agent| agent.status = Status::Failed(e.to_string()));
-        }
+        // What cannot be read is not shown; what is before it is, also after going back.
+        let status = match self.collect(from, to) {
+            Ok(()) => Status::Running,
+            Err(e) => Status::Failed(e.to_string()),
+        };
+        self.agents.iter_mut().for_each(|agent| agent.status = status.clone());
         self.show(to);
     }
 
@@ -227,7 +229,8 @@ impl Stage for Replay<'_> {
     }
 
     fn has_ended(&self) -> bool {
-        self.position.is_some_and(|position| position >= self.end)
+        let has_failed = self.agents.iter().any(|agent| agent.failure().is_some());
+        has_failed || self.position.is_some_and(|position| position >= self.end)
     }
 
     fn is_immediate(&self) -> bool {
@@ -279,6 +282,21 @@ mod tests {
             writer.values(time, &mut values).unwrap();
         }
         writer.finish().unwrap();
+    }
+
+    #[test]
+    fn a_failure_ends_it() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("a"));
+        let archive = Archive::open(dir.path().join("a")).unwrap();
+        let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
+        let volume = dir.path().join("a.0");
+        let bytes = std::fs::read(&volume).unwrap();
+        std::fs::write(&volume, vec![0xff; bytes.len()]).unwrap();
+        step(&mut replay);
+        let reason = replay.agents()[0].failure().unwrap();
+        assert!(reason.ends_with("/a: no volume can be opened"), "{reason}");
+        assert!(replay.has_ended() && replay.time().seconds == 11, "{:?}", replay.time());
     }
 
     #[test]
