@@ -37,7 +37,7 @@ options()
 needs() { for one; do command -v "$one" >/dev/null || fail "the command $one is missing; apt-get install $package has it."; done; }
 
 # Packages of the workspace whose programs are packaged.
-crates="pmda-trivial pmda-simple pmda-showcase pmda-mmv pmda-trace pmda-derived pmda-openmetrics
+crates="pmda-trivial pmda-simple pmda-showcase pmda-mmv pmda-trace pmda-derived pmda-openmetrics pmda-replay
     pcp-agents pcp-view pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmdumplog cargo-pmda pcp-manpages"
 
 # Changes of the work tree make the commit "COMMIT+". Without git the programs have no commit.

@@ -21,7 +21,7 @@ use crate::builtin;
 #[command(name = "pcp-agents", version = build::version(env!("CARGO_PKG_VERSION")), after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// Agents to start [default: all but trace, which needs a port]
-    #[arg(value_name = "AGENT", value_parser = names())]
+    #[arg(value_name = "AGENT", value_parser = names(), conflicts_with = "replay")]
     agents: Vec<String>,
 
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     pmns: Option<PathBuf>,
 
     /// Command line of another agent, in any language
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "replay")]
     command: Vec<OsString>,
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn all() -> Vec<Page> {
         agent::<pmda_openmetrics::Openmetrics>(
             "Agent of Performance Co-Pilot: what Prometheus exporters and scripts publish",
         ),
+        agent::<pmda_replay::Replay>("Agent of Performance Co-Pilot: the metrics of an archive, as if they were live"),
     ]);
     pages
 }
