@@ -138,8 +138,8 @@ impl Schema {
             write(name, text, 0o644)?;
         }
         if self.reserves_domain() {
-            // A line for stdpmid.local.
-            write("stdpmid".as_ref(), &format!("{}\t{}\n", self.symbol(), self.domain()), 0o644)?;
+            // A line for stdpmid.local. Not called stdpmid, which the name space includes.
+            write("domain.stdpmid".as_ref(), &format!("{}\t{}\n", self.symbol(), self.domain()), 0o644)?;
         }
         write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
         write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
