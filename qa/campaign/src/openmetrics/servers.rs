@@ -47,7 +47,7 @@ pub(super) fn start(port: u16) -> Outcome {
                 shared.connections.fetch_sub(1, Relaxed);
             };
             // Without a thread, the connection is closed.
-            let _ = thread::Builder::new().stack_size(256 << 10).spawn(serve);
+            let _ = thread::Builder::new().spawn(serve);
         }
     });
     Ok(())
