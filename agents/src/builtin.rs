@@ -22,6 +22,7 @@ pub(crate) const AGENTS: &[Builtin] = &[
     // Only one process can have its port.
     of::<pmda_trace::Trace>().on_request(),
     // It has no sources of its own.
+    #[cfg(feature = "openmetrics")]
     of::<pmda_openmetrics::Openmetrics>().on_request(),
 ];
 
