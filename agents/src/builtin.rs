@@ -20,6 +20,7 @@ pub(crate) const AGENTS: &[Builtin] = &[
     of::<pmda_showcase::Showcase>(),
     of::<pmda_mmv::Mmv>(),
     // Only one process can have its port.
+    #[cfg(feature = "trace")]
     of::<pmda_trace::Trace>().on_request(),
     // It has no sources of its own.
     #[cfg(feature = "openmetrics")]
@@ -62,6 +63,7 @@ const fn of<A: Agent>() -> Builtin {
 }
 
 impl Builtin {
+    #[cfg(any(feature = "openmetrics", feature = "trace"))]
     const fn on_request(self) -> Builtin {
         Builtin { by_default: false, ..self }
     }

@@ -20,7 +20,7 @@ use crate::builtin;
 #[derive(Parser, Debug)]
 #[command(name = "pcp-agents", version = build::version(env!("CARGO_PKG_VERSION")), after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Agents to start [default: all but trace, which needs a port]
+    /// Agents to start [default: all but openmetrics and trace]
     #[arg(value_name = "AGENT", value_parser = names(), conflicts_with = "replay")]
     agents: Vec<String>,
 
