@@ -16,8 +16,9 @@ use crate::file::{Source, whole};
 use crate::meta::Metadata;
 use crate::window::{Span, Window};
 
-/// Numbers of files that are no volumes, in their labels.
+/// Volume number in the label of the temporal index, which is not a volume.
 const INDEX: i64 = -2;
+/// Volume number in the label of the metadata, which is not a volume.
 const META: i64 = -1;
 /// Most bytes of compressed metadata, or of a compressed index, after decompression: both are kept in memory.
 const IN_MEMORY: u64 = 1 << 30;

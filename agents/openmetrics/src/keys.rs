@@ -1,4 +1,4 @@
-//! The keys of samples, and what became of each of them.
+//! Keys of samples (name and labels), each with a value of the caller's.
 
 use std::hash::BuildHasher as _;
 

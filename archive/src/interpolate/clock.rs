@@ -1,4 +1,4 @@
-//! Time as libpcp computes with it.
+//! Differences of time stamps, rounded as libpcp rounds them.
 
 use pcp_pdu::event::Stamp;
 

@@ -329,9 +329,9 @@ impl<'a> Interpolator<'a> {
     }
 }
 
-/// What an active instance lacks.
+/// Whether the value of an active instance at the requested time is known.
 enum Outlook {
-    /// Nothing: its value is known, or that it has none now.
+    /// It is known, or known to be missing at this time.
     Known,
     /// Its value depends on records that have not been read.
     Open,

@@ -27,8 +27,9 @@ use out::Out;
 use state::{EINVAL, Refused, State};
 use values::adapt;
 
-/// Numbers of files that are no volumes, in their labels.
+/// Volume number in the label of the temporal index, which is not a volume.
 const INDEX: i32 = -2;
+/// Volume number in the label of the metadata, which is not a volume.
 const META: i32 = -1;
 /// Bytes of values between entries of the temporal index, as pmlogger(1) has it.
 const INDEXED: u64 = 100_000;

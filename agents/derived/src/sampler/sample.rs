@@ -28,6 +28,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// no other agent anything.
 const PMCD: PmId = match Domain::new(2) {
     Some(pmcd) => PmId::new(pmcd, Item::new(0, 0)),
+    // Evaluated by the compiler: 2 is a domain.
     None => unreachable!(),
 };
 

@@ -23,7 +23,7 @@ const MEMORY: u64 = 256 << 10;
 const INSTANCES: usize = 500;
 /// Longest time for a document with its configuration. It is far above the usual time, which is less than 1 ms.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Value of the metric that stands before all damage.
+/// Value of the metric in the first lines of a document, which are never damaged.
 const HONEST: f64 = 12_345.0;
 
 /// Runs a part of the stage.

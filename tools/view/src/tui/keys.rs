@@ -44,7 +44,7 @@ pub(super) enum Action {
     Filter,
     /// Moves the cursor to the next line with the text, or the previous one.
     Next(Direction),
-    /// Selects a line of the screen; in the selected line, does what Enter does.
+    /// Selects a line of the screen. A click on the line that is already selected acts like Enter.
     Click(u16),
     /// Changes the direction or the speed of a replay.
     Steer(Steer),
