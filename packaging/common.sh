@@ -38,7 +38,8 @@ needs() { for one; do command -v "$one" >/dev/null || fail "the command $one is 
 
 # Packages of the workspace whose programs are packaged.
 crates="pmda-trivial pmda-simple pmda-showcase pmda-mmv pmda-trace pmda-derived pmda-openmetrics pmda-replay
-    pcp-agents pcp-view pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmdumplog cargo-pmda pcp-manpages"
+    pcp-agents pcp-view pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmda-host pcp-pmdumplog cargo-pmda pcp-manpages
+    pcp-mmv-capi"
 
 # Changes of the work tree make the commit "COMMIT+". Without git the programs have no commit.
 commit()
@@ -65,7 +66,7 @@ build()
         cargo build --locked --profile installed --target-dir target/packages $list || fail "cargo could not build the programs."
         bin=target/packages/installed
     fi
-    for file in manpages pmdasimple libpmda_simple.so dbpmda
+    for file in manpages pmdasimple libpmda_simple.so dbpmda libpcp_mmv.so
     do
         [ -f "$bin/$file" ] || fail "$bin has no $file."
     done
@@ -79,6 +80,7 @@ build()
     do
         sed -e "s|@VERSION@|$version|" -e "s|@DEFAULTS@|/$defaults|" "$here/$file" >"$work/script/$file" || exit 1
     done
+    cp capi/mmv/library "$work/script/library" || exit 1
     sed -e "s|/etc/default/pcp-rs-agents|/$defaults|g" -i "$work"/pages/man8/* "$work/pages/pcp-rs-pmda.help"
 }
 

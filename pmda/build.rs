@@ -1,7 +1,7 @@
 //! Links the unwinder of panics into agents statically.
 //!
-//! Otherwise it is in `libgcc_s`, whose loading takes a tenth of an agent's start, while pmcd waits. Agents load
-//! `libgcc_s` where the C compiler has no static library of the unwinder.
+//! Otherwise agents load `libgcc_s`, which takes a tenth of their start, while pmcd waits. Agents load `libgcc_s` where
+//! the C compiler has no static library of the unwinder.
 
 use std::env;
 use std::path::Path;

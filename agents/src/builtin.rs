@@ -22,10 +22,18 @@ pub(crate) const AGENTS: &[Builtin] = &[
     // Only one process can have its port.
     #[cfg(feature = "trace")]
     of::<pmda_trace::Trace>().on_request(),
-    // It has no sources of its own.
+    // It has no sources by default.
     #[cfg(feature = "openmetrics")]
     of::<pmda_openmetrics::Openmetrics>().on_request(),
 ];
+
+/// Agents that are compiled only with the feature of their name.
+pub(crate) const OPTIONAL: &[&str] = &["trace", "openmetrics"];
+
+/// Returns whether this program contains an agent.
+pub(crate) fn contains(name: &str) -> bool {
+    AGENTS.iter().any(|agent| agent.name == name)
+}
 
 const SIMPLE: Builtin = of::<pmda_simple::Simple>();
 
@@ -48,7 +56,7 @@ struct Place<'a> {
     /// Directory of the agent.
     dir: &'a Path,
     config: &'a Config,
-    /// Returns the arguments that make this program the agent with a name.
+    /// Returns the arguments with which this program runs as the agent of a given name.
     common: &'a dyn Fn(&str) -> Vec<OsString>,
 }
 
@@ -98,7 +106,7 @@ pub(crate) fn agent(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode
     Some((agent.run)(std::iter::once(program).chain(args).collect()))
 }
 
-/// Plans the start of an agent with its files in `scratch`, so that nothing of an installed PCP changes.
+/// Plans the start of an agent with its files in `scratch`, so that an installed PCP is not changed.
 pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     let (pmdas, var) = (scratch.join("pmdas"), scratch.join("var"));
     let dir = pmdas.join(agent.name);
@@ -133,7 +141,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     Ok(Plan::new(agent.name, command, names, scratch)?)
 }
 
-/// Configures agent `derived` to start an agent `simple` of its own. Returns the arguments.
+/// Configures agent `derived` to start its own agent `simple`. Returns the arguments.
 fn derive(place: &Place<'_>) -> Start<Vec<OsString>> {
     let (schema, names) = SIMPLE.names(place.config.clone())?;
     fs::write(place.dir.join("simple.pmns"), pmns::write::root(&names))?;

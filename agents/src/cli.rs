@@ -1,11 +1,12 @@
 //! Command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clap::Parser;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Parser};
 use pcp_view::{Plan, ViewOptions};
 use pmapi::build;
 use pmda::Failure;
@@ -21,7 +22,7 @@ use crate::builtin;
 #[command(name = "pcp-agents", version = build::version(env!("CARGO_PKG_VERSION")), after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// Agents to start [default: all but openmetrics and trace]
-    #[arg(value_name = "AGENT", value_parser = names(), conflicts_with = "replay")]
+    #[arg(value_name = "AGENT", value_parser = Names, conflicts_with = "replay")]
     agents: Vec<String>,
 
     #[command(flatten)]
@@ -42,8 +43,31 @@ const EXAMPLES: &str = "Examples:
   pcp-agents -- target/release/pmdahello
   pcp-agents --pmns /var/lib/pcp/pmdas/simple/root -- /var/lib/pcp/pmdas/simple/pmdasimple -d 253";
 
-fn names() -> PossibleValuesParser {
-    builtin::AGENTS.iter().map(|agent| agent.name).collect::<Vec<_>>().into()
+/// Names of the agents that this program contains.
+#[derive(Clone, Copy, Debug)]
+struct Names;
+
+impl Names {
+    fn known() -> PossibleValuesParser {
+        builtin::AGENTS.iter().map(|agent| agent.name).collect::<Vec<_>>().into()
+    }
+}
+
+impl TypedValueParser for Names {
+    type Value = String;
+
+    fn parse_ref(&self, command: &clap::Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        let left_out = builtin::OPTIONAL.iter().find(|name| value == **name && !builtin::contains(name));
+        if let Some(name) = left_out {
+            let text = format!("this program was built without agent {name}: build it with --features {name}\n");
+            return Err(clap::Error::raw(ErrorKind::InvalidValue, text).with_cmd(command));
+        }
+        Names::known().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Names::known().possible_values()?.collect::<Vec<_>>().into_iter()).map(|all| Box::new(all) as _)
+    }
 }
 
 impl Options {
@@ -75,6 +99,6 @@ fn own_names(command: &[OsString], scratch: &Path) -> Result<PathBuf, Failure> {
     match ended {
         Err(e) => Err(format!("{program}: {e}").into()),
         Ok(status) if status.success() && dir.join("root").exists() => Ok(dir.join("root")),
-        Ok(_) => Err(format!("{program} is no agent of this framework: its names are needed, as --pmns FILE").into()),
+        Ok(_) => Err(format!("{program} is not an agent of this framework: give its names with --pmns FILE").into()),
     }
 }

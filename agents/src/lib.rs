@@ -8,7 +8,7 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use pmapi::escape::Escaped;
+use pmapi::escape::{self, Escaped};
 
 use cli::Options;
 
@@ -19,7 +19,7 @@ pub fn main() -> ExitCode {
     }
     let options = Options::parse();
     pcp_view::show(&options.view, |scratch| options.plans(scratch)).unwrap_or_else(|e| {
-        eprintln!("pcp-agents: {}", Escaped(e));
+        escape::eprint(format_args!("pcp-agents: {}\n", Escaped(e)));
         ExitCode::FAILURE
     })
 }

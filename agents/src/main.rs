@@ -1,4 +1,4 @@
-//! Program `pcp-agents`, which is all in the library.
+//! Program `pcp-agents`. All of it is in the library.
 
 fn main() -> std::process::ExitCode {
     pcp_agents::main()

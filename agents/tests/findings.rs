@@ -1,4 +1,4 @@
-//! The tests that `qa/FINDINGS.md` names exist, and so do the paragraphs of SECURITY.md.
+//! Checks that the tests named in `qa/FINDINGS.md` and the paragraphs of SECURITY.md exist.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -25,7 +25,10 @@ fn each_test_of_the_table_exists() {
             let text = read(file.trim_matches('`'));
             for name in names.split(", ").filter(|name| !name.is_empty()) {
                 let name = name.trim_matches('`');
-                assert!(text.contains(&format!("fn {name}(")), "{what}: {file} has no test {name}");
+                let before = text.split_once(&format!("fn {name}(")).map(|(before, _)| before);
+                let lines = before.unwrap_or_default().rsplit('\n').skip(1).map(str::trim);
+                let mut attributes = lines.take_while(|line| line.starts_with(['#', '/']));
+                assert!(attributes.any(|line| line == "#[test]"), "{what}: {file} has no test {name}");
             }
             tests += 1;
         }

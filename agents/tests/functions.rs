@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::path::Path;
+mod common;
 
-/// Most lines of a function, from its name to its closing brace.
+use common::each_source;
+
+/// Largest number of lines of a function, from its name to its closing brace.
 const MOST: usize = 60;
 
 /// Returns the functions of a file that are too long, each with its number of lines.
@@ -40,29 +41,12 @@ fn is_qualifier(word: &str) -> bool {
     ["pub", "const", "async", "unsafe", "extern", "\"C\""].contains(&word) || word.starts_with("pub(")
 }
 
-/// Calls `visit` with each source file below a folder.
-fn sources(dir: &Path, visit: &mut dyn FnMut(&Path)) {
-    const OTHERS: [&str; 7] = ["target", ".git", "tests", "tests.rs", "examples", "benches", "fuzz"];
-    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-        let (path, name) = (entry.path(), entry.file_name());
-        if OTHERS.iter().any(|other| name == *other) {
-            continue;
-        }
-        if path.is_dir() {
-            sources(&path, visit);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            visit(&path);
-        }
-    }
-}
-
 #[test]
 fn functions_are_short() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join("check").exists()).unwrap();
     let mut found = Vec::new();
-    sources(root, &mut |path| {
-        let name = path.strip_prefix(root).unwrap().display();
-        let long = long_functions(&fs::read_to_string(path).unwrap());
+    each_source(&[], &mut |path, text| {
+        let name = path.display();
+        let long = long_functions(text);
         found.extend(long.into_iter().map(|(function, lines)| format!("{name}: {function} has {lines} lines")));
     });
     assert!(found.is_empty(), "functions with more than {MOST} lines: {found:#?}");

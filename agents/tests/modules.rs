@@ -1,8 +1,8 @@
-//! Modules use each other one way: within each folder of modules there is no circle.
+//! Modules depend on each other in one direction: within each folder of modules there is no circle.
 //!
-//! A module depends on another if it, or a module below it, names an item of the other or of a module below that, by
-//! `crate::…` or `super::…`, directly or by a name that a module above re-exports. A module and those below it may use
-//! each other.
+//! Module A depends on module B if A, or a module below A, names an item of B or of a module below B. The item may be
+//! named directly, by `crate::…` or `super::…`, or by a name that a module above re-exports. A module and the modules
+//! below it may use each other.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Path of a module within its crate; the root has none.
+/// Path of a module within its crate. It is empty for the root.
 type Module = Vec<String>;
 
 /// Modules of a crate, each with the paths that its file names and re-exports.
@@ -48,7 +48,7 @@ impl Crate {
         }
     }
 
-    /// Returns the module that has the item of a path, through re-exports.
+    /// Returns the module that a path belongs to, through re-exports.
     fn owner(&self, path: &[String]) -> Module {
         let mut path = path.to_vec();
         for _ in 0..8 {
@@ -81,7 +81,7 @@ impl Crate {
     }
 }
 
-/// Returns the groups of nodes that reach each other.
+/// Returns the groups of nodes that can reach each other.
 fn circles(edges: &BTreeMap<&str, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached = |start: &str| {
         let (mut all, mut next) = (BTreeSet::new(), vec![start.to_owned()]);
@@ -110,7 +110,7 @@ fn code(text: &str) -> String {
 }
 
 impl File {
-    /// Adds what the text of a module uses.
+    /// Adds the modules that the text of a module uses.
     fn read(&mut self, text: &str, module: &Module) {
         for start in ["crate::", "super::"].iter().flat_map(|word| text.match_indices(word).map(|(at, _)| at)) {
             let before = text[..start].chars().next_back().unwrap_or(' ');

@@ -123,7 +123,7 @@ fn one_fetch_for_all_that_a_request_asks_for_and_none_for_others() {
     }
 }
 
-/// Each fetch has other towers of the mirage.
+/// Each fetch has different towers of the mirage.
 #[test]
 fn instances_come_and_go() {
     let mut derived = Derived::over(
@@ -168,7 +168,7 @@ fn labels_of_instances() {
     assert_eq!(derived.agent.labels(LabelTarget::Instances(Some(indom))).unwrap(), labels);
 }
 
-/// Differences are between samples of the agent, which are never close together, however often clients fetch.
+/// Differences are between samples of the agent. However often clients fetch, samples are never close together.
 #[test]
 fn clients_share_rates() {
     let mut derived = Derived::over(
@@ -208,7 +208,7 @@ fn registry(dir: &Path) -> Registry {
     registry
 }
 
-/// An application starts again with another type for its metric.
+/// The type of an operand changes, because an application starts again with another type.
 #[test]
 fn an_operand_that_is_another_one_now() {
     let dir = tempfile::tempdir().unwrap();
@@ -226,7 +226,7 @@ fn an_operand_that_is_another_one_now() {
     let gauge: Gauge<f64> = second.gauge("x").register().unwrap();
     gauge.set(1.5);
     let end = Instant::now() + Duration::from_secs(60);
-    // Until the agent has noticed, there is an error, never a wrong number.
+    // Until the agent has noticed the change, the value is an error, never a wrong number.
     while derived.agent.desc(x).unwrap().ty != Type::Double {
         let set = derived.agent.fetch(&[x]).unwrap().sets().next().unwrap();
         assert!(set.error == Some(Error::AGAIN), "{:?}", set.error);

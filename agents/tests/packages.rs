@@ -1,4 +1,4 @@
-//! The packages that go to crates.io have what their users look for there, and nothing else.
+//! Packages for crates.io contain the files that users expect, and no others.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,15 +8,27 @@ use std::process::Command;
 
 use serde_json::Value;
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
 fn cargo(args: &[&str]) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let output = Command::new(env!("CARGO")).args(args).arg("--offline").current_dir(root).output().unwrap();
+    cargo_in(root(), args)
+}
+
+fn cargo_in(directory: &Path, args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO")).args(args).arg("--offline").current_dir(directory).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn published() -> Vec<Value> {
-    let metadata: Value = serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).unwrap();
+    published_in(root())
+}
+
+fn published_in(directory: &Path) -> Vec<Value> {
+    let metadata = cargo_in(directory, &["metadata", "--no-deps", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
     let packages = metadata["packages"].as_array().unwrap().iter();
     packages.filter(|package| package["publish"].is_null()).cloned().collect()
 }
@@ -35,6 +47,32 @@ fn manifests_have_what_crates_io_shows() {
         // docs.rs would otherwise leave out the modules of features.
         let has_features = !package["features"].as_object().unwrap().is_empty();
         assert_eq!(package["metadata"]["docs"]["rs"]["all-features"] == true, has_features, "{name}");
+    }
+}
+
+/// Runs `packaging/crates`, and returns whether it succeeded.
+fn prepare(url: &str, directory: &Path) -> bool {
+    let output = Command::new(root().join("packaging/crates")).arg(url).arg(directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() || said.contains("packaging/crates: "), "{said}");
+    output.status.success()
+}
+
+#[test]
+fn the_repository_is_named_when_crates_are_published() {
+    let (temporary, url) = (tempfile::tempdir().unwrap(), "https://example.org/pcp-rs");
+    let copy = temporary.path().join("with space");
+    for bad in
+        ["", "ftp://example.org/x", "https://example.org/\nx", "https://example.org/\"x", "https://example.org/|x"]
+    {
+        assert!(!prepare(bad, &copy) && !copy.exists(), "{bad}");
+    }
+    assert!(prepare(url, &copy));
+    assert!(!prepare(url, &copy), "an existing directory");
+    let packages = published_in(&copy);
+    assert_eq!(packages.len(), published().len());
+    for package in packages {
+        assert_eq!(package["repository"], url, "{}", package["name"]);
     }
 }
 
@@ -63,7 +101,7 @@ fn packages_have_licences_and_no_tests() {
     }
 }
 
-/// crates.io accepts a package after those that it depends on. A dependency without a version is left out.
+/// crates.io accepts a package only after the packages that it depends on. A dependency without a version is left out.
 #[test]
 fn packages_can_be_published_one_after_the_other() {
     let published = published();

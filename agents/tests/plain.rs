@@ -70,8 +70,8 @@ fn json_lines() {
     assert_eq!((&colors[0]["type"], &colors[0]["semantics"]), (&"32".into(), &"instant".into()));
 }
 
-/// Agent `derived` has its own agent `simple`, which counts fetches like the agent `simple` beside it. The difference of
-/// the two stays the same only if `derived` samples its agent once for each fetch, with one fetch for all metrics.
+/// Agent `derived` has its own agent `simple`, which counts fetches like the agent `simple` beside it. The difference
+/// of the two stays the same only if `derived` samples its agent once for each fetch, with one fetch for all metrics.
 #[test]
 fn derived_is_computed_from_the_same_sample() {
     let mut child = viewer(&["--json", "-t", "0.05", "-s", "0", "simple", "derived"]);
@@ -82,7 +82,7 @@ fn derived_is_computed_from_the_same_sample() {
     for line in lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap()) {
         if sample.first().is_some_and(|first| first["sample"] != line["sample"]) {
             // On a busy machine an agent may start later than the other one, and an answer may have the values of the
-            // sample before. Five samples in a row are in step.
+            // previous sample. Five samples in a row are in step.
             match behind(&sample) {
                 Some(behind) => {
                     seen.retain(|before| *before == behind);
@@ -202,7 +202,7 @@ fn commands_that_are_no_agents() {
     assert!(stdout(&output).contains("# agent: \"/nonexistent/agent\": No such file or directory"), "{output:?}");
 }
 
-/// The program itself, as the agent `trivial`, stands for an agent of this framework.
+/// The program itself, as agent `trivial`, serves as an agent of this framework.
 #[test]
 fn an_agent_that_writes_its_names() {
     let output = run(&["-s", "1", "--", env!("CARGO_BIN_EXE_pcp-agents"), "agent", "trivial", "-l", "-"]);
@@ -218,11 +218,17 @@ fn mistakes_on_the_command_line() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(stderr(&["complex"]).contains("possible values: trivial, simple"));
+    // Compiled without its feature, the program says how to get the agent.
+    if !cfg!(feature = "trace") {
+        assert!(stderr(&["trace"]).contains("built without agent trace: build it with --features trace"));
+    }
     assert!(stderr(&["-t", "soon"]).contains("invalid value 'soon'"));
     assert!(stderr(&["-t", "0"]).contains("less than 10 milliseconds"));
+    assert!(stderr(&["-t", "-1"]).contains("invalid value '-1' for '--interval <TIME>': not a time such as"));
+    assert!(stderr(&["-s", "-1"]).contains("invalid value '-1' for '--samples <N>': not a number from 0"));
     assert_eq!(
         stderr(&["--", "true", "x"]),
-        "pcp-agents: true is no agent of this framework: its names are needed, as --pmns FILE\n"
+        "pcp-agents: true is not an agent of this framework: give its names with --pmns FILE\n"
     );
     assert_eq!(stderr(&["--", "/no/agent"]), "pcp-agents: /no/agent: No such file or directory (os error 2)\n");
     let missing = stderr(&["--pmns", "/nonexistent/root", "--", "x"]);

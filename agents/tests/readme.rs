@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// For each folder of a package the package's name, and the folders of the packages of this workspace that it depends on.
+/// Package name and workspace dependencies (as folders) of each folder with a package.
 type Folders = BTreeMap<String, (String, BTreeSet<String>)>;
 
 fn manifests(root: &Path) -> Folders {

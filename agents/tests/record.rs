@@ -1,4 +1,4 @@
-//! An archive of what is shown, and its replay.
+//! Records the shown metrics in an archive, and replays it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn what_is_shown_is_recorded_and_replayed() {
     assert!(text(&replayed).contains("simple.color [Values that step up at every fetch]\n"));
     let replayed = run(&base, &["-t", "0.05", "-s", "0", "--replay"]);
     let (shown, replayed) = (last(live), last(text(&replayed)));
-    // Metrics without a descriptor are in no archive.
+    // An archive cannot contain metrics without a descriptor.
     let missing: Vec<_> = shown.iter().filter(|line| !replayed.contains(line) && line.contains("value")).collect();
     assert!(missing.is_empty() && replayed.len() > 100, "{missing:?}");
     let again = run(&base, &["simple", "--record"]);

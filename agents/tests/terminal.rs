@@ -6,8 +6,10 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
@@ -17,7 +19,7 @@ use nix::unistd::Pid;
 struct Terminal {
     child: Child,
     screen: File,
-    /// Output that was read since the last text that was waited for.
+    /// Output read since the last text that [`Terminal::until`] found.
     seen: Vec<u8>,
     /// Keeps the terminal open when the program has ended.
     inside: OwnedFd,
@@ -29,10 +31,16 @@ const LEAVE: &str = "\x1b[?1049l";
 impl Terminal {
     fn start() -> Terminal {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        // No other program may inherit this side, which would keep the terminal open.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let pty = openpty(&size, None).unwrap();
+        fcntl(&pty.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        fcntl(&pty.slave, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         let inside = || pty.slave.try_clone().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_pcp-agents"))
-            // A single agent: when the lines of another one move it, only what differs is drawn.
+            // Only one agent: another agent could move its lines on the screen, and then only the changed characters
+            // would be drawn.
             .args(["-t", "0.1", "derived"])
             .env("TERM", "xterm-256color")
             .env("PCP_CONF", "/nonexistent/pcp.conf")
@@ -105,4 +113,24 @@ fn a_signal_ends_it() {
     terminal.until("derived.color.total");
     kill(Pid::from_raw(terminal.child.id() as i32), Signal::SIGTERM).unwrap();
     assert_eq!(terminal.end(), Some(128 + 15));
+}
+
+/// The program gets no signal, because the terminal is not its controlling one. It must not read the end of the
+/// terminal in a loop.
+#[test]
+fn the_end_of_the_terminal_ends_it() {
+    let mut terminal = Terminal::start();
+    terminal.until("derived.color.total");
+    let Terminal { child, screen, inside, .. } = &mut terminal;
+    let null = || File::open("/dev/null").unwrap();
+    (*screen, *inside) = (null(), null().into());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it has not ended");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.code(), Some(1));
 }

@@ -1,6 +1,7 @@
-//! Archives as clients see them: one, or several as one.
+//! An archive, or several archives as one, as clients see it.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::path::Path;
 
 use pcp_pdu::event::Stamp;
 use pmapi::Error;
@@ -12,7 +13,7 @@ use crate::file::find::expand;
 use crate::log::Log;
 use crate::meta::Metadata;
 
-/// How archives are opened.
+/// Options for opening archives.
 #[derive(Clone, Debug)]
 pub struct Options {
     limit: u64,
@@ -30,7 +31,7 @@ impl Options {
         Options::default()
     }
 
-    /// Sets the most bytes that one compressed file may have after decompression, by default 4 GiB.
+    /// Sets the largest size of a compressed file after decompression, in bytes. The default is 4 GiB.
     pub fn decompressed_limit(mut self, bytes: u64) -> Options {
         self.limit = bytes;
         self
@@ -56,8 +57,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens an archive by its base name or the name of any of its files; or several archives of one host as one, by a
-    /// list of such names separated by commas, in which a directory stands for all archives in it.
+    /// Opens an archive by its base name or the name of any of its files. A list of such names, separated by commas,
+    /// opens several archives of one host as one. A directory in the list stands for all archives in it.
     ///
     /// # Errors
     /// The `PM_ERR_*` code in parentheses. A missing file (`-ENOENT`, `LOGFILE`); a label that is invalid (`LABEL`) or
@@ -70,20 +71,20 @@ impl Archive {
     fn open_with(name: &Path, options: &Options) -> Result<Archive> {
         let mut logs: Vec<Log> = Vec::new();
         let mut meta = Metadata::default();
-        let mut known: Vec<(PathBuf, Stamp)> = Vec::new();
-        for name in expand(name)? {
-            if known.iter().any(|(other, _)| *other == name) {
+        let mut known = HashSet::new();
+        for named in expand(name)? {
+            let name = named.path.clone();
+            if !known.insert(name.clone()) {
                 continue;
             }
             let host = logs.first().map(|log| log.label.host.clone());
-            let log = Log::open(&name, options.limit, host.as_deref(), &mut meta)?;
+            let log = Log::open(named.files()?, options.limit, host.as_deref(), &mut meta)?;
             let start = log.label.start;
-            if logs.iter().any(|other| other.label.start == start) {
+            let at = logs.partition_point(|other| other.label.start < start);
+            if logs.get(at).is_some_and(|other| other.label.start == start) {
                 let reason = "the archive starts at the same time as another one";
                 return Err(ArchiveError::file(&name, Error::LOGOVERLAP, reason));
             }
-            known.push((name, start));
-            let at = logs.partition_point(|other| other.label.start < start);
             logs.insert(at, log);
         }
         meta.finish();
@@ -96,7 +97,7 @@ impl Archive {
         &self.logs[0].label
     }
 
-    /// Returns the time of the last complete record (pmGetArchiveEnd(3)), also of an archive that is being written.
+    /// Returns the time of the last complete record (pmGetArchiveEnd(3)), even if the archive is still being written.
     ///
     /// # Errors
     /// `PM_ERR_LOGREC` if there is no complete record, `-errno` for a file that cannot be read.

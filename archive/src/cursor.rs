@@ -7,11 +7,11 @@ use pcp_pdu::result::ValueSets;
 use pmapi::Error;
 
 use crate::archive::Archive;
-use crate::decode::index::IndexEntry;
 use crate::decode::record::{self, Record};
 use crate::error::{ArchiveError, Bad, Result};
 use crate::log::Log;
-use crate::window::{Span, Window};
+use crate::scan::scan;
+use crate::window::{Extent, LEN, Span, Window};
 
 /// Direction of reading.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,7 +65,7 @@ impl Holder<'_> {
     }
 }
 
-/// What one step has found.
+/// Result of one step.
 #[derive(Clone, Copy)]
 pub(crate) enum Step {
     Record(Span, Stamp),
@@ -74,7 +74,7 @@ pub(crate) enum Step {
     End,
 }
 
-/// Distance of a `<mark>` between two archives from their end or start, in nanoseconds.
+/// Time between a `<mark>` and the end of the archive before it, or the start of the archive after it, in nanoseconds.
 const MARK: u32 = 1_000_000;
 const SECOND: u32 = 1_000_000_000;
 
@@ -105,12 +105,13 @@ impl<'a> Cursor<'a> {
         self.archive.clone()
     }
 
-    /// Returns the archive.
+    /// Returns the archive that the cursor reads.
     pub fn archive(&self) -> &Archive {
         &self.archive
     }
 
-    /// Returns the time of the last record, or that of the last [`Cursor::seek`]. Metadata of the values is as of it.
+    /// Returns the time of the last record, or that of the last [`Cursor::seek`]. This is also the time for which the
+    /// values' metadata must be requested.
     pub fn time(&self) -> Stamp {
         self.origin
     }
@@ -145,27 +146,27 @@ impl<'a> Cursor<'a> {
     /// Errors of [`Cursor::forward`].
     pub fn next(&mut self, direction: Direction) -> Result<Option<Record<'_>>> {
         let before = self.offset;
-        match self.find(direction)? {
-            Step::Record(span, _) => {
-                if let Err(e) = self.record(span).map(|_| ()) {
+        match self.find(direction, Extent::Whole)? {
+            Step::Record(span, time) => {
+                if let Err(e) = self.check(span) {
                     self.offset = before;
                     return Err(e);
                 }
-                self.record(span).map(Some)
+                Ok(Some(Record { time, values: self.sets(span)?, len: span.len }))
             }
-            Step::Mark(time) => Ok(Some(Record { time, values: ValueSets::empty() })),
+            Step::Mark(time) => Ok(Some(Record { time, values: ValueSets::empty(), len: 0 })),
             Step::End => Ok(None),
         }
     }
 
-    /// Finds the next record whose time is not on the wrong side of the origin.
-    pub(crate) fn find(&mut self, direction: Direction) -> Result<Step> {
+    /// Finds the next record at the origin or beyond it, with respect to the direction.
+    pub(crate) fn find(&mut self, direction: Direction, extent: Extent) -> Result<Step> {
         if self.is_lost {
             self.locate(direction)?;
             self.is_lost = false;
         }
         loop {
-            let step = self.step(direction)?;
+            let step = self.step(direction, extent)?;
             let (Step::Record(_, time) | Step::Mark(time)) = step else { return Ok(step) };
             let is_passed = match direction {
                 Direction::Forward => time < self.origin,
@@ -178,28 +179,49 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Decodes a record that was found last.
-    pub(crate) fn record(&mut self, span: Span) -> Result<Record<'_>> {
+    /// Checks the whole of a record that was found by the last search.
+    fn check(&mut self, span: Span) -> Result {
         let version = self.log().label.version;
-        let Some(window) = &mut self.window else {
-            return Ok(Record { time: self.origin, values: ValueSets::empty() });
-        };
+        let Some(window) = &mut self.window else { return Ok(()) };
         let (bytes, path) = window.bytes(span)?;
-        record::record(version, bytes).map_err(|e| ArchiveError::at(path, span.at, e))
+        record::record(version, bytes).map(|_| ()).map_err(|e| ArchiveError::at(path, span.at, e))
     }
 
-    /// Returns the value sets of a record that was found last, without checking those that the caller does not read.
+    /// Returns the value sets of a record that was found by the last search, without checking sets that the search has
+    /// not read.
     ///
     /// # Errors
     /// `PM_ERR_LOGREC` for a record that is too short.
     pub(crate) fn sets(&mut self, span: Span) -> Result<ValueSets<'_>> {
         let version = self.log().label.version;
         let Some(window) = &mut self.window else { return Ok(ValueSets::empty()) };
-        let (bytes, path) = window.bytes(span)?;
-        record::sets(version, bytes).map_err(|e| ArchiveError::at(path, span.at, e))
+        let (bytes, path) = window.found(span)?;
+        record::sets(version, bytes, span.len).map_err(|e| ArchiveError::at(path, span.at, e))
     }
 
-    /// Returns the error for damage in a record that was found last.
+    /// Searches a record that was found by the last search for value sets, with the arguments of [`scan`]. Returns the
+    /// number of the record's sets. Reads only the needed parts of a long record.
+    ///
+    /// # Errors
+    /// `PM_ERR_LOGREC` for a damaged record.
+    pub(crate) fn look(&mut self, span: Span, most: usize, take: impl FnMut(u32, usize) -> bool) -> Result<usize> {
+        let version = self.log().label.version;
+        let Some(window) = &mut self.window else { return Ok(0) };
+        let (bytes, path) = window.head(span)?;
+        let sets = record::sets(version, bytes, span.len).map_err(|e| ArchiveError::at(path, span.at, e))?;
+        let (count, start) = (sets.len(), record::first_set(version));
+        let found = match window.parts(span) {
+            Some(mut parts) => scan(&mut parts, start, count, most, take)?,
+            None => {
+                let (bytes, _) = window.bytes(span)?;
+                let mut bytes = bytes.get(..bytes.len().saturating_sub(LEN)).unwrap_or_default();
+                scan(&mut bytes, start, count, most, take)?
+            }
+        };
+        found.map(|()| count).map_err(|reason| self.damage(span, reason))
+    }
+
+    /// Returns the error for damage in a record that was found by the last search.
     pub(crate) fn damage(&self, span: Span, reason: impl Into<std::borrow::Cow<'static, str>>) -> ArchiveError {
         let path = self.window.as_ref().map_or(&*self.log().files.base, |window| window.source().path());
         ArchiveError::at(path, span.at, Bad::record(0, reason))
@@ -222,7 +244,7 @@ impl<'a> Cursor<'a> {
         ArchiveError::file(&self.log().files.base, Error::LOGFILE, "no volume can be opened")
     }
 
-    /// Moves to the approximate place of the origin, from which records in the direction are not missed.
+    /// Moves to a position near the origin from which no record in the direction is missed.
     fn locate(&mut self, direction: Direction) -> Result {
         let archive = self.archive.clone();
         let logs = &archive.logs;
@@ -238,14 +260,17 @@ impl<'a> Cursor<'a> {
         }
         let (volume, offset) = self.indexed(direction).unwrap_or((0, self.first_offset()));
         let first = self.first_offset();
-        let found = log.window_from(volume).or_else(|| log.window_before(u32::MAX)).ok_or_else(|| self.no_volume())?;
+        let found = match log.window_from(volume)? {
+            Some(found) => found,
+            None => log.window_before(u32::MAX)?.ok_or_else(|| self.no_volume())?,
+        };
         let offset = if found.0 == volume { offset.max(first) } else { first };
         self.open(self.log, found, offset);
         if direction == Direction::Backward {
-            // Forward as long as the time is not later: what is before is not later either.
+            // Moves forward until a later time: no earlier record has a later time.
             loop {
                 let (log, volume, offset) = (self.log, self.volume, self.offset);
-                match self.step(Direction::Forward) {
+                match self.step(Direction::Forward, Extent::Few) {
                     Ok(Step::Record(_, time)) if time <= self.origin => (),
                     Ok(Step::Record(..)) => break,
                     Ok(Step::Mark(_) | Step::End) | Err(_) => {
@@ -260,14 +285,15 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Returns the place of the last entry of the index before the origin, up to it when going back.
+    /// Returns the position in the last index entry before the origin. When reading backward, an entry at the origin
+    /// counts too.
     fn indexed(&self, direction: Direction) -> Option<(u32, u64)> {
         let log = self.log();
-        let is_before = |entry: &IndexEntry| match direction {
-            Direction::Forward => entry.time < self.origin,
-            Direction::Backward => entry.time <= self.origin,
-        };
-        let after = log.index.iter().position(|entry| !is_before(entry)).unwrap_or(log.index.len());
+        let after = log.index.iter().position(|entry| match direction {
+            Direction::Forward => entry.time >= self.origin,
+            Direction::Backward => entry.time > self.origin,
+        });
+        let after = after.unwrap_or(log.index.len());
         let entries = log.index.get(..after).unwrap_or_default();
         entries.iter().rev().find_map(|entry| {
             let (volume, at) = u32::try_from(entry.volume).ok().zip(u64::try_from(entry.data).ok())?;
@@ -280,24 +306,24 @@ impl<'a> Cursor<'a> {
     /// Moves to the end of an archive.
     fn go_to_end(&mut self, log: usize) -> Result {
         self.log = log;
-        let found = self.log().window_before(u32::MAX).ok_or_else(|| self.no_volume())?;
+        let found = self.log().window_before(u32::MAX)?.ok_or_else(|| self.no_volume())?;
         let end = found.1.source().len()?;
         self.open(log, found, end);
         Ok(())
     }
 
     /// Moves over one record.
-    fn step(&mut self, direction: Direction) -> Result<Step> {
+    fn step(&mut self, direction: Direction, extent: Extent) -> Result<Step> {
         loop {
             let version = self.log().label.version;
             let offset = self.offset;
             let Some(window) = &mut self.window else { return Ok(Step::End) };
             let span = match direction {
-                Direction::Forward => window.after(offset)?,
+                Direction::Forward => window.after(offset, extent)?,
                 Direction::Backward => window.before(offset)?,
             };
             if let Some(span) = span {
-                let (bytes, path) = window.bytes(span)?;
+                let (bytes, path) = window.head(span)?;
                 let bytes = bytes.get(record::SLACK..).unwrap_or_default();
                 let time = record::time(version, bytes).map_err(|e| ArchiveError::at(path, span.at, e))?;
                 self.is_marked = false;
@@ -307,7 +333,7 @@ impl<'a> Cursor<'a> {
             if self.turn(direction)? {
                 continue;
             }
-            return self.boundary(direction);
+            return self.boundary(direction, extent);
         }
     }
 
@@ -315,8 +341,11 @@ impl<'a> Cursor<'a> {
     fn turn(&mut self, direction: Direction) -> Result<bool> {
         let log = self.log();
         let found = match direction {
-            Direction::Forward => self.volume.checked_add(1).and_then(|number| log.window_from(number)),
-            Direction::Backward => log.window_before(self.volume),
+            Direction::Forward => match self.volume.checked_add(1) {
+                Some(number) => log.window_from(number)?,
+                None => None,
+            },
+            Direction::Backward => log.window_before(self.volume)?,
         };
         let Some(found) = found else { return Ok(false) };
         let offset = match direction {
@@ -328,7 +357,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the `<mark>` between two archives, and then moves to the next archive.
-    fn boundary(&mut self, direction: Direction) -> Result<Step> {
+    fn boundary(&mut self, direction: Direction, extent: Extent) -> Result<Step> {
         let next = match direction {
             Direction::Forward => Some(self.log + 1).filter(|log| *log < self.archive.logs.len()),
             Direction::Backward => self.log.checked_sub(1),
@@ -351,14 +380,14 @@ impl<'a> Cursor<'a> {
         match direction {
             Direction::Forward => {
                 self.log = next;
-                let found = self.log().window_from(0).ok_or_else(|| self.no_volume())?;
+                let found = self.log().window_from(0)?.ok_or_else(|| self.no_volume())?;
                 let first = self.first_offset();
                 self.open(next, found, first);
             }
             Direction::Backward => self.go_to_end(next)?,
         }
         self.is_marked = false;
-        self.step(direction)
+        self.step(direction, extent)
     }
 }
 

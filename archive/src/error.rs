@@ -1,14 +1,16 @@
 //! Errors: file, offset and reason.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
+use pcp_pdu::event::Stamp;
 use pmapi::Error;
 
 /// Result of reading an archive.
 pub type Result<T = (), E = ArchiveError> = std::result::Result<T, E>;
 
-/// Error in an archive: the file, the offset in bytes where known, and the reason.
+/// Error in an archive: the file, the reason, and the offset in bytes if it is known.
 ///
 /// [`ArchiveError::code`] is the `PM_ERR_*` code that libpcp returns in the same case.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -51,12 +53,12 @@ impl ArchiveError {
         self.code
     }
 
-    /// Returns the file that the error is in.
+    /// Returns the path of the file with the error.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the offset of the error within the uncompressed file, in bytes, where known.
+    /// Returns the offset of the error within the uncompressed file, in bytes, if it is known.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }
@@ -80,5 +82,14 @@ impl Bad {
     /// Creates an error with code `PM_ERR_LOGREC`.
     pub(crate) fn record(at: usize, reason: impl Into<Cow<'static, str>>) -> Bad {
         Bad { at, code: Error::LOGREC, reason: reason.into() }
+    }
+}
+
+/// Time in a message: seconds since 1970, with all digits.
+pub(crate) struct Shown(pub(crate) Stamp);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.0.seconds, self.0.nanoseconds)
     }
 }

@@ -3,12 +3,13 @@
 use hashbrown::HashMap;
 use pcp_pdu::event::Stamp;
 use pcp_pdu::profile::{Profile, Selection};
-use pcp_pdu::result::{Format, RawValue, ValueSet, ValueSets};
+use pcp_pdu::result::{RawValue, ValueSet};
 use pmapi::{Error, Inst, PmId};
 
 use crate::cursor::{Cursor, Direction, Step};
 use crate::error::Result;
 use crate::meta::Metadata;
+use crate::window::Extent;
 
 /// Values of chosen metrics from one record.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl<'r> FetchedSet<'r> {
         self.set.and_then(|set| set.error)
     }
 
-    /// Iterates over the instances, `None` for a singular metric, and their values.
+    /// Iterates over the instances and their values. The instance is `None` for a singular metric.
     pub fn values(&self) -> impl Iterator<Item = (Option<Inst>, RawValue<'r>)> + use<'r> {
         let selection = self.selection;
         let values = self.set.into_iter().flat_map(|set| set.values());
@@ -71,14 +72,22 @@ impl Cursor<'_> {
             return Ok(None);
         }
         let wanted = Wanted::new(pmids);
-        let mut places = Vec::new();
+        let mut places: Vec<Option<usize>> = Vec::new();
         let span = loop {
-            match self.find(direction)? {
-                Step::Record(span, _) => match wanted.places(self.sets(span)?, &mut places) {
-                    Ok(true) => break span,
-                    Ok(false) => (),
-                    Err(reason) => return Err(self.damage(span, reason)),
-                },
+            match self.find(direction, Extent::Few)? {
+                Step::Record(span, _) => {
+                    let (len, most) = wanted.lens();
+                    places.clear();
+                    places.resize(len, None);
+                    // If a record has several value sets of a metric, the first one counts.
+                    self.look(span, most, |word, at| {
+                        let place = wanted.index(word).and_then(|nth| places.get_mut(nth)).filter(|p| p.is_none());
+                        place.map(|place| *place = Some(at)).is_some()
+                    })?;
+                    if places.iter().any(Option::is_some) {
+                        break span;
+                    }
+                }
                 Step::Mark(_) => (),
                 Step::End => return Ok(None),
             }
@@ -107,7 +116,7 @@ enum Wanted<'w> {
     Many(HashMap<u32, usize>, usize),
 }
 
-/// Metrics among which a walk is faster than a hash.
+/// Number of metrics up to which a linear search is faster than a hash table.
 const FEW: usize = 4;
 
 impl<'w> Wanted<'w> {
@@ -127,31 +136,11 @@ impl<'w> Wanted<'w> {
         }
     }
 
-    /// Finds where a record has the metrics; returns whether it has any. Only their values are decoded.
-    fn places(&self, sets: ValueSets<'_>, places: &mut Vec<Option<usize>>) -> Result<bool, String> {
-        let (len, mut left) = match self {
+    /// Returns the number of requested metrics, and the number of distinct ones.
+    fn lens(&self) -> (usize, usize) {
+        match self {
             Wanted::Few(pmids) => (pmids.len(), pmids.len()),
             Wanted::Many(indexes, len) => (*len, indexes.len()),
-        };
-        places.clear();
-        places.resize(len, None);
-        let (mut count, mut is_found) = (0, false);
-        let damaged = |count: usize| format!("value set {} of {} is damaged", count + 1, sets.len());
-        for (at, word) in sets.heads() {
-            let place = self.index(word).and_then(|nth| places.get_mut(nth)).filter(|place| place.is_none());
-            if let Some(place) = place {
-                let (set, _) = ValueSet::at(sets.pdu(), at).ok_or_else(|| damaged(count))?;
-                if set.format() != Format::InSitu && set.values().count() != set.len() {
-                    return Err(damaged(count));
-                }
-                *place = Some(at);
-                (is_found, left) = (true, left - 1);
-                if left == 0 {
-                    return Ok(true);
-                }
-            }
-            count += 1;
         }
-        if count == sets.len() { Ok(is_found) } else { Err(damaged(count)) }
     }
 }

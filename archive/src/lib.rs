@@ -7,13 +7,13 @@
 //!
 //! A [`Writer`] writes an archive, as pmlogger(1) does, or continues one.
 //!
-//! Files are read through a buffer, never mapped, so an archive may grow or shrink meanwhile. Damaged files end in an
-//! [`ArchiveError`] with file, offset and reason. The memory is that of the metadata file and its tables, and that of
-//! the largest record; compressed volumes are decompressed into an unnamed temporary file when they are large.
+//! Files are read through a buffer, never mapped, so an archive may grow or shrink meanwhile. Damaged files lead to an
+//! [`ArchiveError`] with file, offset and reason. Memory holds the metadata file, its tables, and the largest record.
+//! Large compressed volumes are decompressed into an unnamed temporary file.
 //!
 //! Differences from libpcp: descriptors and instance domains come in the order of their numbers, not in that of a hash
-//! table. Value sets must be laid out as every writer does: value blocks in the order of their references and without
-//! gaps. A name of more than 256 components is ignored.
+//! table. Value blocks must be in the order of their references, without gaps, as all known writers lay them out. A
+//! name of more than 256 components is ignored.
 //!
 //! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`].
 
@@ -27,6 +27,7 @@ mod file;
 mod interpolate;
 mod log;
 mod meta;
+mod scan;
 mod window;
 mod write;
 

@@ -11,21 +11,22 @@ use crate::decode::index::{IndexEntry, entry, entry_len};
 use crate::decode::label::Label;
 use crate::decode::record;
 use crate::error::{ArchiveError, Bad, Result};
-use crate::file::find::{Files, find};
+use crate::file::find::Files;
 use crate::file::{Source, whole};
 use crate::meta::Metadata;
-use crate::window::{Span, Window};
+use crate::window::{Extent, Span, Window};
 
 /// Volume number in the label of the temporal index, which is not a volume.
 const INDEX: i64 = -2;
 /// Volume number in the label of the metadata, which is not a volume.
 const META: i64 = -1;
-/// Most bytes of compressed metadata, or of a compressed index, after decompression: both are kept in memory.
+/// Largest size of compressed metadata, or of a compressed index, after decompression in bytes: both are kept in
+/// memory.
 const IN_MEMORY: u64 = 1 << 30;
-/// Bytes that are enough for the label of any version.
+/// Length of the longest label record (version 3), in bytes.
 const LABEL: usize = 808;
 
-/// One archive.
+/// Files, label and index of one archive.
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) files: Files,
@@ -36,16 +37,20 @@ pub(crate) struct Log {
     open: Mutex<BTreeMap<u32, Weak<Source>>>,
 }
 
-fn check_label(path: &Path, start: &[u8], len: u64, volume: i64) -> Result<Label> {
+fn check_label(path: &Path, start: &[u8], len: u64) -> Result<Label> {
     let label = Label::decode(start).map_err(|e| ArchiveError::at(path, 0, e))?;
-    if i64::from(label.volume) != volume {
-        let reason = format!("the label is that of volume {}, not {volume}", label.volume).into();
-        return Err(ArchiveError::at(path, 0, Bad { at: 0, code: Error::LABEL, reason }));
-    }
     if len == label.version.label_len() as u64 {
         return Err(ArchiveError::file(path, Error::NODATA, "there is nothing after the label"));
     }
     Ok(label)
+}
+
+fn check_volume(path: &Path, label: &Label, volume: i64) -> Result {
+    if i64::from(label.volume) == volume {
+        return Ok(());
+    }
+    let reason = format!("the label is that of volume {}, not {volume}", label.volume).into();
+    Err(ArchiveError::at(path, 0, Bad { at: 0, code: Error::LABEL, reason }))
 }
 
 fn check_same(path: &Path, label: &Label, other: &Label) -> Result {
@@ -63,20 +68,22 @@ fn check_same(path: &Path, label: &Label, other: &Label) -> Result {
 }
 
 impl Log {
-    /// Opens an archive by base name or the name of any of its files, and adds its metadata to `meta`. `host` is the
-    /// host of the archives before it.
-    pub(crate) fn open(name: &Path, limit: u64, host: Option<&[u8]>, meta: &mut Metadata) -> Result<Log> {
-        let files = find(name)?;
-        let no_volume = || ArchiveError::file(&files.base, Error::LOGFILE, "the archive has no volume of values");
-        let (first, path) = files.volumes.first_key_value().ok_or_else(no_volume)?;
+    /// Opens an archive, and adds its metadata to `meta`. `host` is the host of the archives that were opened before.
+    pub(crate) fn open(files: Files, limit: u64, host: Option<&[u8]>, meta: &mut Metadata) -> Result<Log> {
+        let (first, path) = files
+            .volumes
+            .first_key_value()
+            .ok_or_else(|| ArchiveError::file(&files.base, Error::LOGFILE, "the archive has no volume of values"))?;
         let source = Arc::new(Source::open(path, limit)?);
-        let label = Self::label_of(&source, *first)?;
+        let label = Self::label_of(&source)?;
+        check_volume(path, &label, (*first).into())?;
         let open = Mutex::new(BTreeMap::from([(*first, Arc::downgrade(&source))]));
         let mut log = Log { files, label, index: Vec::new(), limit, open };
         let index = match &log.files.index {
             Some(path) => {
                 let bytes = whole(path, limit.min(IN_MEMORY))?;
-                let label = check_label(path, &bytes, bytes.len() as u64, INDEX)?;
+                let label = check_label(path, &bytes, bytes.len() as u64)?;
+                check_volume(path, &label, INDEX)?;
                 check_same(path, &log.label, &label)?;
                 Some((path.clone(), bytes))
             }
@@ -84,7 +91,8 @@ impl Log {
         };
         let path = log.files.meta.clone();
         let bytes = whole(&path, limit.min(IN_MEMORY))?;
-        let label = check_label(&path, &bytes, bytes.len() as u64, META)?;
+        let label = check_label(&path, &bytes, bytes.len() as u64)?;
+        check_volume(&path, &label, META)?;
         check_same(&path, &log.label, &label)?;
         if host.is_some_and(|host| host != log.label.host) {
             return Err(ArchiveError::file(&path, Error::LOGHOST, "the archive is of another host than the first one"));
@@ -99,7 +107,7 @@ impl Log {
     fn load_index(&mut self, path: &Path, bytes: &[u8]) -> Result {
         let version = self.label.version;
         let entries = bytes.get(version.label_len()..).unwrap_or_default();
-        // A cut entry at the end is being written.
+        // An incomplete entry at the end is still being written.
         for (nth, bytes) in entries.chunks_exact(entry_len(version)).enumerate() {
             let offset = version.label_len() + nth * entry_len(version);
             self.index.push(entry(version, bytes).map_err(|e| ArchiveError::at(path, offset as u64, e))?);
@@ -107,13 +115,13 @@ impl Log {
         Ok(())
     }
 
-    fn label_of(source: &Source, volume: u32) -> Result<Label> {
+    fn label_of(source: &Source) -> Result<Label> {
         let mut start = [0; LABEL];
         let read = source.read_at(&mut start, 0)?;
-        check_label(source.path(), start.get(..read).unwrap_or_default(), source.len()?, volume.into())
+        check_label(source.path(), start.get(..read).unwrap_or_default(), source.len()?)
     }
 
-    /// Opens a volume, unless a cursor has it open already.
+    /// Opens a volume. If a cursor has it open, returns that file.
     fn volume(&self, number: u32) -> Result<Arc<Source>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(source) = open.get(&number).and_then(Weak::upgrade) {
@@ -130,23 +138,43 @@ impl Log {
     /// Opens a volume and checks its label.
     pub(crate) fn window(&self, number: u32) -> Result<Window> {
         let source = self.volume(number)?;
-        let label = Self::label_of(&source, number)?;
+        let label = Self::label_of(&source)?;
         if label.version != self.label.version {
-            return Err(ArchiveError::file(source.path(), Error::LABEL, "the volume is of another version"));
+            let reason = format!(
+                "the volume is of version {}, the archive of version {}",
+                label.version.number(),
+                self.label.version.number()
+            );
+            return Err(ArchiveError::file(source.path(), Error::LOGREC, reason));
         }
+        check_volume(source.path(), &label, number.into())?;
         Ok(Window::new(source, label.version))
     }
 
     /// Opens the first volume from `number` on, in ascending order, that can be opened.
-    pub(crate) fn window_from(&self, number: u32) -> Option<(u32, Window)> {
-        let mut numbers = self.files.volumes.range(number..).map(|(number, _)| *number);
-        numbers.find_map(|number| Some((number, self.window(number).ok()?)))
+    ///
+    /// # Errors
+    /// `PM_ERR_LOGREC` for a volume of another version, and for damaged compressed data.
+    pub(crate) fn window_from(&self, number: u32) -> Result<Option<(u32, Window)>> {
+        self.first_of(self.files.volumes.range(number..).map(|(number, _)| *number))
     }
 
     /// Opens the first volume before `number`, in descending order, that can be opened.
-    pub(crate) fn window_before(&self, number: u32) -> Option<(u32, Window)> {
-        let mut numbers = self.files.volumes.range(..number).rev().map(|(number, _)| *number);
-        numbers.find_map(|number| Some((number, self.window(number).ok()?)))
+    ///
+    /// # Errors
+    /// Errors of [`Log::window_from`].
+    pub(crate) fn window_before(&self, number: u32) -> Result<Option<(u32, Window)>> {
+        self.first_of(self.files.volumes.range(..number).rev().map(|(number, _)| *number))
+    }
+
+    fn first_of(&self, mut numbers: impl Iterator<Item = u32>) -> Result<Option<(u32, Window)>> {
+        let found = numbers.find_map(|number| match self.window(number) {
+            Ok(window) => Some(Ok((number, window))),
+            Err(e) if e.code() == Error::LOGREC => Some(Err(e)),
+            // As libpcp does, skips a volume that is empty or cannot be opened.
+            Err(_) => None,
+        });
+        found.transpose()
     }
 
     /// Returns the length of a volume, or of the metadata, after decompression.
@@ -171,11 +199,12 @@ impl Log {
                 }
             }
         }
-        let none = || ArchiveError::file(&self.files.base, Error::LOGREC, "no volume has a complete record");
-        Err(last.unwrap_or_else(none))
+        Err(last
+            .unwrap_or_else(|| ArchiveError::file(&self.files.base, Error::LOGREC, "no volume has a complete record")))
     }
 
-    /// Returns the time of the last complete record of a volume; `None` to look into the volume before.
+    /// Returns the time of the last complete record of a volume. Returns `None` if the previous volume has to be
+    /// searched.
     fn end_of(&self, number: u32, window: &mut Window) -> Result<Option<Stamp>> {
         let (len, first) = (window.source().len()?, self.label.version.label_len() as u64);
         if len <= first {
@@ -184,10 +213,16 @@ impl Log {
         if let Ok(Some((_, time))) = window.before(len).and_then(|span| self.whole_record(window, span)) {
             return Ok(Some(time));
         }
-        // The end is being written, or cut. The index has the last place that is known to be good.
-        let is_here = |entry: &&IndexEntry| i64::from(number) == i64::from(entry.volume);
-        let place = |entry: &IndexEntry| u64::try_from(entry.data).ok().filter(|at| *at <= len);
-        let Some(mut at) = self.index.iter().rev().filter(is_here).find_map(place) else { return Ok(None) };
+        // The end of the volume is incomplete or damaged. The index has the last position that is known to be good.
+        let Some(mut at) = self
+            .index
+            .iter()
+            .rev()
+            .filter(|entry| i64::from(number) == i64::from(entry.volume))
+            .find_map(|entry| u64::try_from(entry.data).ok().filter(|at| *at <= len))
+        else {
+            return Ok(None);
+        };
         if at < first {
             return Ok(None);
         }
@@ -196,7 +231,9 @@ impl Log {
             let span = window.before(at)?;
             found = self.whole_record(window, span)?.map(|(_, time)| time);
         }
-        while let Ok(Some((span, time))) = window.after(at).and_then(|span| self.whole_record(window, span)) {
+        while let Ok(Some((span, time))) =
+            window.after(at, Extent::Whole).and_then(|span| self.whole_record(window, span))
+        {
             (found, at) = (Some(time), span.end());
         }
         Ok(found)

@@ -4,11 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::decode::Version;
-use crate::decode::record::{SLACK, shortest};
+use crate::decode::record::{HEAD, SLACK, shortest};
 use crate::error::{ArchiveError, Bad, Result};
 use crate::file::Source;
+use crate::scan::{Bytes as _, Parts, Reading};
 
-/// Bytes that are read at once after a change of position, and at most.
+/// Shortest length of a record that is read in part. Shorter records are read whole, several at once.
+const LONG: usize = 1 << 15;
+/// Number of bytes read after a change of position, and the largest number read at once.
 const FIRST: usize = 1 << 14;
 const MOST: usize = 1 << 18;
 
@@ -17,13 +20,25 @@ const MOST: usize = 1 << 18;
 pub(crate) struct Window {
     source: Arc<Source>,
     version: Version,
-    /// Memory of the buffer; only the first `filled` bytes are of the file.
+    /// Memory of the buffer. Only the first `filled` bytes contain data.
     bytes: Vec<u8>,
     filled: usize,
     /// Offset of the buffer in the file.
     start: u64,
-    /// Bytes to read at the next time.
+    /// Number of bytes that the next read requests.
     step: usize,
+    /// Long record that is read in part.
+    parts: Parts,
+    /// Offset and length of the next record, known from the buffer before the record is read.
+    next: Option<(u64, u32)>,
+}
+
+/// Part of a record that its reader needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    Whole,
+    /// The time, and a few value sets.
+    Few,
 }
 
 /// Place of a record in a volume.
@@ -40,9 +55,9 @@ impl Span {
 }
 
 /// Length of the field at both ends of a record.
-const LEN: usize = 4;
+pub(crate) const LEN: usize = 4;
 
-/// Where the buffer is to be filled from when it lacks bytes.
+/// Direction in which the buffer is filled.
 #[derive(Clone, Copy)]
 enum Toward {
     End,
@@ -51,7 +66,16 @@ enum Toward {
 
 impl Window {
     pub(crate) fn new(source: Arc<Source>, version: Version) -> Window {
-        Window { source, version, bytes: Vec::new(), filled: 0, start: 0, step: FIRST }
+        Window {
+            source,
+            version,
+            bytes: Vec::new(),
+            filled: 0,
+            start: 0,
+            step: FIRST,
+            parts: Parts::default(),
+            next: None,
+        }
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -73,15 +97,20 @@ impl Window {
     /// Returns bytes of the volume, fewer at its end.
     fn get(&mut self, at: u64, len: usize, toward: Toward) -> Result<&[u8]> {
         if self.buffered(at, len).is_none() {
-            self.fill(at, len, toward)?;
+            self.read_on(at, len, toward)?;
         }
         Ok(self.at(at, len))
     }
 
-    fn fill(&mut self, at: u64, len: usize, toward: Toward) -> Result {
+    /// Fills the buffer. Reads more than the wanted bytes if reading continues at the last position.
+    fn read_on(&mut self, at: u64, len: usize, toward: Toward) -> Result {
         let is_near = at + MOST as u64 >= self.start && at <= self.start + (self.filled + MOST) as u64;
         self.step = if is_near && self.filled > 0 { (self.step * 2).min(MOST) } else { FIRST };
-        // The buffer grows with what the file has, never with the length that a record claims.
+        self.fill(at, len, toward)
+    }
+
+    fn fill(&mut self, at: u64, len: usize, toward: Toward) -> Result {
+        // The buffer grows with the bytes that the file has, never with the length that a record claims.
         let left = usize::try_from(self.source.len()?.saturating_sub(at)).unwrap_or(usize::MAX);
         let (start, want) = match toward {
             Toward::End => (at, len.max(self.step).min(left)),
@@ -93,13 +122,16 @@ impl Window {
         // A record that begins in the buffer need not be read again.
         let kept = match usize::try_from(start.wrapping_sub(self.start)) {
             Ok(from) if from < self.filled => {
-                self.bytes.copy_within(from..self.filled, 0);
+                if from > 0 {
+                    self.bytes.copy_within(from..self.filled, 0);
+                }
                 (self.filled - from).min(want)
             }
             _ => 0,
         };
         (self.start, self.filled) = (start, kept);
         if self.bytes.len() < want {
+            self.source.check_holes(want)?;
             self.bytes.resize(want, 0);
         }
         if let Some(rest) = self.bytes.get_mut(kept..want) {
@@ -116,19 +148,50 @@ impl Window {
         bytes.get(from..)?.first_chunk().map(|word| u32::from_be_bytes(*word))
     }
 
+    /// Reads a record whose length is known from the end of the long record before it. If this record is short, reads
+    /// it and the length of the next record, but nothing beyond: a long record may follow. If this record is long,
+    /// reads nothing.
+    fn read_next(&mut self, at: u64, len: u32) -> Result<usize> {
+        let (base, len) = (at.saturating_sub(SLACK as u64), self.check_len(at, len)?);
+        if len < LONG && self.buffered(base, SLACK + LEN).is_none() {
+            self.step = SLACK + len + LEN;
+            self.fill(base, SLACK + LEN, Toward::End)?;
+        }
+        Ok(len)
+    }
+
     /// Finds the record that begins at an offset; `None` at the end of the volume.
     ///
     /// # Errors
     /// `PM_ERR_LOGREC` for a record that is cut or whose two lengths differ.
-    pub(crate) fn after(&mut self, at: u64) -> Result<Option<Span>> {
+    pub(crate) fn after(&mut self, at: u64, extent: Extent) -> Result<Option<Span>> {
         let base = at.saturating_sub(SLACK as u64);
         let head = (at - base) as usize;
-        let Some(len) = Self::word(self.get(base, head + LEN, Toward::End)?, head) else { return Ok(None) };
-        let len = self.check_len(at, len)?;
+        let known = match (extent, self.next.take()) {
+            (Extent::Few, Some((next, len))) if next == at => Some(self.read_next(at, len)?),
+            _ => None,
+        };
+        let len = match known.filter(|len| *len >= LONG) {
+            Some(len) => len,
+            None => match Self::word(self.get(base, head + LEN, Toward::End)?, head) {
+                Some(len) => self.check_len(at, len)?,
+                None => return Ok(None),
+            },
+        };
+        if extent == Extent::Few && len >= LONG && self.buffered(base, head + len).is_none() {
+            let mut ends = [0; 2 * LEN];
+            let end = at + len as u64;
+            let read = self.source.read_at(&mut ends, end - LEN as u64)?;
+            if read < LEN {
+                return Err(self.cut(at, len, self.source.len()?.saturating_sub(at)));
+            }
+            self.next = Self::word(&ends, LEN).filter(|_| read == ends.len()).map(|next| (end, next));
+            return self.check_ends(at, len, Self::word(&ends, 0));
+        }
         let bytes = self.get(base, head + len, Toward::End)?;
         let (have, tail) = (bytes.len(), Self::word(bytes, head + len - LEN));
         if have < head + len {
-            return Err(self.bad(at, format!("record of {len} bytes, but {} are left in the file", have - head)));
+            return Err(self.cut(at, len, have.saturating_sub(head) as u64));
         }
         self.check_ends(at, len, tail)
     }
@@ -155,6 +218,10 @@ impl Window {
         self.check_ends(at, len, head)
     }
 
+    fn cut(&self, at: u64, len: usize, have: u64) -> ArchiveError {
+        self.bad(at, format!("record of {len} bytes, but {have} are left in the file"))
+    }
+
     fn check_len(&self, at: u64, len: u32) -> Result<usize> {
         match usize::try_from(len as i32) {
             Ok(len) if len >= shortest(self.version) => Ok(len),
@@ -169,12 +236,50 @@ impl Window {
         }
     }
 
-    /// Returns the bytes of a record that was found last, from [`SLACK`] bytes before it on, and the path of the file.
+    /// Returns the bytes of a record that was found by the last search, from [`SLACK`] bytes before it on, and the path
+    /// of the file.
     pub(crate) fn bytes(&mut self, span: Span) -> Result<(&[u8], &Path)> {
         let (at, len) = (span.at.saturating_sub(SLACK as u64), SLACK + span.len);
         if self.buffered(at, len).is_none() {
-            self.fill(at, len, Toward::End)?;
+            self.read_on(at, len, Toward::End)?;
         }
         Ok((self.at(at, len), self.source.path()))
+    }
+
+    /// Returns the parts of a long record that was found by the last search, and the path of the file. Returns `None`
+    /// for a record that is in the buffer.
+    pub(crate) fn parts(&mut self, span: Span) -> Option<Reading<'_>> {
+        let (at, len) = (span.at.saturating_sub(SLACK as u64), SLACK + span.len);
+        if span.len < LONG || self.buffered(at, len).is_some() {
+            return None;
+        }
+        // Leaves out the length at the record's end, which must not be part of a value set.
+        let len = len - LEN;
+        if !self.parts.is_at(at, len) {
+            self.parts.begin(at, len);
+        }
+        Some(self.parts.of(&self.source))
+    }
+
+    /// Returns the start of a record that was found by the last search, up to the number of its value sets, and the
+    /// path of the file.
+    pub(crate) fn head(&mut self, span: Span) -> Result<(&[u8], &Path)> {
+        let is_loaded = match self.parts(span) {
+            Some(mut parts) => Some(parts.load(0..HEAD.min(SLACK + span.len))?),
+            None => None,
+        };
+        match is_loaded {
+            Some(true) => Ok((self.parts.all(), self.source.path())),
+            Some(false) => Err(self.cut(span.at, span.len, 0)),
+            None => self.bytes(span),
+        }
+    }
+
+    /// Returns a record, in which only the wanted value sets of the search are valid.
+    pub(crate) fn found(&mut self, span: Span) -> Result<(&[u8], &Path)> {
+        if self.parts(span).is_some() {
+            return Ok((self.parts.all(), self.source.path()));
+        }
+        self.bytes(span)
     }
 }

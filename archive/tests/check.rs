@@ -92,6 +92,15 @@ fn damage() {
     one("index", &|bytes| bytes[808 + 31] = 0, Place::Entry(1), Weight::Warning, "is in the label");
     one("index", &|bytes| bytes[808 + 15] = 1, Place::Entry(1), Weight::Warning, "volume 1 is missing");
     one("index", &|bytes| bytes[808 + 3] = 9, Place::Entry(2), Weight::Warning, "of the entry before");
+    let over = Stamp { seconds: 2, nanoseconds: 0xff00_0000 };
+    let second = 808 + 44;
+    one(
+        "0",
+        &|bytes| bytes[second + 12] = 0xff,
+        Place::Time(over),
+        Weight::Warning,
+        "4278190080 nanoseconds, over a second",
+    );
     let semantics = 808 + 8 + 15;
     one("meta", &|bytes| bytes[semantics] = 77, Place::File, Weight::Warning, "metric a.count (253.0.1): semantics 77");
     std::fs::remove_file(dir.path().join("a.meta")).unwrap();

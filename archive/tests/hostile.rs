@@ -1,7 +1,9 @@
-//! Damaged archives: every cut and many mutations of a small archive end in an error with a file, or in fewer records.
+//! Damaged archives: every cut and many mutations of a small archive lead to an error that names a file, or to fewer
+//! records.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use pcp_archive::{Archive, ArchiveError, Check, Options};
@@ -100,6 +102,33 @@ fn a_whole_archive() {
     assert_eq!(Archive::open(dir.path().join("x")).unwrap_err().code(), Error::LOGFILE);
 }
 
+/// A large file that consists of holes costs neither memory nor time.
+#[test]
+fn holes() {
+    for name in ["x.meta", "x.index"] {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &files());
+        fs::File::options().write(true).open(dir.path().join(name)).unwrap().set_len(1 << 40).unwrap();
+        let error = read(&dir.path().join("x")).unwrap_err();
+        assert!(error.code() == Error::LOGREC && error.to_string().contains("on the disk"), "{error}");
+    }
+    // A record with a claimed length and the right length at its end.
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &files());
+    let path = dir.path().join("x.0");
+    let (volume, start, len) =
+        (fs::File::options().write(true).open(&path).unwrap(), label(0).len() as u64, 0x7fff_fff0);
+    let word = (len as u32).to_be_bytes();
+    let time: u32 = 100;
+    volume.set_len(start + len).unwrap();
+    volume.write_all_at(&word, start).unwrap();
+    volume.write_all_at(&time.to_be_bytes(), start + 4).unwrap();
+    volume.write_all_at(&word, start + len - 4).unwrap();
+    fs::remove_file(dir.path().join("x.index")).unwrap();
+    let error = read(&dir.path().join("x")).unwrap_err();
+    assert!(error.code() == Error::LOGREC && error.to_string().contains("on the disk"), "{error}");
+}
+
 #[test]
 fn every_cut() {
     let whole = files();
@@ -120,6 +149,26 @@ fn every_cut() {
     }
 }
 
+/// Instances may share a name, but a small record must not have many instances with a long name.
+#[test]
+fn overlapping_names() {
+    let open = |count: u32, name: &[u8]| {
+        let dir = tempfile::tempdir().unwrap();
+        let [mut meta, data, index] = files();
+        let insts: Vec<u32> = (0..count).collect();
+        let offsets = vec![0; count as usize];
+        framed(&mut meta.1, &[&words(&[2, 100, 0, INDOM + 1, count]), &words(&insts), &words(&offsets), name, b"\0"]);
+        write(dir.path(), &[meta, data, index]);
+        let indom = pmapi::InDom::from_word(INDOM + 1).unwrap();
+        Archive::open(dir.path().join("x")).map(|archive| archive.metadata().instances_ever(indom).unwrap().len())
+    };
+    assert_eq!(open(1000, b"cpu").unwrap(), 1000);
+    let error = open(1000, &[b'x'; 20_000]).unwrap_err();
+    assert_eq!(error.code(), Error::LOGREC);
+    let text = error.to_string();
+    assert!(text.contains("x.meta") && text.contains("names of instances overlap"), "{text}");
+}
+
 #[test]
 #[cfg(feature = "gzip")]
 fn a_bomb_has_a_limit() {
@@ -133,7 +182,7 @@ fn a_bomb_has_a_limit() {
     to.write_all(&vec![0; 20 << 20]).unwrap();
     to.finish().unwrap();
     let error = Options::new().decompressed_limit(10 << 20).open(dir.path().join("x")).unwrap_err();
-    assert!(error.to_string().contains("x.0.gz: more than 10485760 bytes after decompression"), "{error}");
+    assert!(error.to_string().contains("x.0.gz: the file has more than 10485760 bytes after decompression"), "{error}");
     assert!(Options::new().open(dir.path().join("x")).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Interpolation: each value is what the records around the time say, in whatever order values are asked for.
+//! Interpolation: each value follows from the records around its time, in whatever order values are requested.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs;
@@ -17,7 +17,7 @@ const INSTANT: u32 = 253 << 22 | 2;
 const DISCRETE: u32 = 253 << 22 | 3;
 const PMIDS: [u32; 3] = [COUNTER, INSTANT, DISCRETE];
 
-/// Record: its time in milliseconds, and values as metric, instance, value; none in a `<mark>`.
+/// Record: its time in milliseconds, and its values as metric, instance and value. A `<mark>` has no values.
 type Recorded = (u64, Vec<Valued>);
 
 /// Value of an instance: metric, instance, value.
@@ -39,7 +39,7 @@ fn label(volume: i32) -> Vec<u8> {
 }
 
 /// Writes an archive without an index: a counter and an instant metric of a domain, and a discrete singular one.
-/// Instances are those of the domain from a millisecond on.
+/// `instances` has the instances of the domain from a time on, in milliseconds.
 fn write(dir: &Path, instances: &[(u64, Vec<u32>)], records: &[Recorded]) {
     let mut meta = label(-1);
     for (pmid, indom, semantics, name) in
@@ -91,8 +91,8 @@ fn values(interpolator: &mut Interpolator<'_>) -> Option<Vec<Valued>> {
     Some(sets.collect())
 }
 
-/// Values by the definition, from all records. `around` are the last value at or before the time and the first one at
-/// or after it, if no `<mark>` is between.
+/// Returns the expected values, from all records, by the definition. `around` returns the last value at or before the
+/// time and the first one at or after it, unless a `<mark>` is between.
 fn expected(records: &[Recorded], at: u64, rule: Rule) -> Vec<Valued> {
     let mut found = Vec::new();
     for (pmid, insts) in [(COUNTER, &[0, 1, 2][..]), (INSTANT, &[0, 1, 2]), (DISCRETE, &[u32::MAX])] {
@@ -240,7 +240,7 @@ fn unknown_metrics_and_damage() {
     let sample = interpolator.fetch().unwrap().unwrap();
     assert_eq!(sample.sets().map(|set| set.error()).collect::<Vec<_>>(), [Some(Error::PMID_LOG)]);
     assert_eq!(sample.sets().next().unwrap().values().len(), 0);
-    // A value in a block, though the type is that of an integer.
+    // A value in a block, although the type is an integer.
     let mut data = fs::read(dir.path().join("x.0")).unwrap();
     data[156..160].copy_from_slice(&1_u32.to_be_bytes());
     fs::write(dir.path().join("x.0"), data).unwrap();

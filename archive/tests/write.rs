@@ -1,4 +1,4 @@
-//! What is written is read back, with any cut and after any failure.
+//! Written archives are read back, with any cut and after any failure.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn describe(writer: &mut Writer, metrics: u32) {
     }
 }
 
-/// Begins a set of values of a metric, one for each instance.
+/// Adds a set of values of a metric, one for each instance.
 fn push(values: &mut ResultWriter, item: u32, instances: &[u32], value: u32) {
     let ty = TYPES[item as usize % TYPES.len()];
     let text = format!("{value}");
@@ -62,7 +62,7 @@ fn push(values: &mut ResultWriter, item: u32, instances: &[u32], value: u32) {
 /// Step of a writer.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Instances, each with the number of its name.
+    /// Instances of the domain, each with a number that its name contains.
     Instances(BTreeMap<u32, u8>),
     Labels(u8),
     Text(u8),
@@ -90,7 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Metric and its instances.
 type Set = (PmId, Vec<u32>);
 
-/// What a reader must find.
+/// Expected result of reading.
 #[derive(Default, PartialEq, Debug)]
 struct Content {
     /// Time, and metrics with instances; no metric for a mark.
@@ -101,7 +101,7 @@ struct Content {
     text: Option<Vec<u8>>,
 }
 
-/// Writes steps, one a second, and returns what must be read.
+/// Writes steps, one a second, and returns the expected result of reading.
 fn write(base: &Path, version: Version, steps: &[Step]) -> Content {
     let mut writer = Create::new("host").version(version).start(at(1)).create(base).unwrap();
     describe(&mut writer, 5);
@@ -110,7 +110,7 @@ fn write(base: &Path, version: Version, steps: &[Step]) -> Content {
     let mut values = ResultWriter::new();
     for (step, second) in steps.iter().zip(1..) {
         match step {
-            // An archive has no empty domains: readers skip them.
+            // Readers skip empty domains.
             Step::Instances(all) if all.is_empty() => (),
             Step::Instances(all) => {
                 current = all.iter().map(|(inst, name)| (*inst, format!("{inst} {name}").into_bytes())).collect();
@@ -232,7 +232,7 @@ fn a_killed_writer_leaves_an_archive() {
     long(&mut writer, 11..12);
     std::mem::forget(writer);
     assert_eq!(read(&base).records.len(), 10);
-    // What another writer adds comes after it.
+    // Records of another writer follow.
     let mut writer = Writer::append(&base).unwrap();
     assert_eq!(writer.last(), Some(at(10)));
     long(&mut writer, 10..20);
@@ -240,6 +240,43 @@ fn a_killed_writer_leaves_an_archive() {
     let content = read(&base);
     assert_eq!(content.records.len(), 20);
     assert_eq!(content.records.last().unwrap().0, at(19));
+}
+
+/// Returns the names in a directory, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_discarded_archive_leaves_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("a");
+    let mut writer = Create::new("host").create(&base).unwrap();
+    long(&mut writer, 1..40);
+    writer.next_volume();
+    long(&mut writer, 40..80);
+    writer.flush().unwrap();
+    // The next volume would have the name of a file that the writer has not created.
+    std::fs::write(dir.path().join("a.2"), "of another program").unwrap();
+    writer.next_volume();
+    let mut values = ResultWriter::new();
+    values.begin();
+    push(&mut values, 0, &[1], 7);
+    assert!(writer.values(at(90), &mut values).is_err());
+    assert_eq!(names(dir.path()), ["a.0", "a.1", "a.2", "a.index", "a.meta"]);
+    writer.discard().unwrap();
+    assert_eq!(names(dir.path()), ["a.2"]);
+
+    let mut writer = Create::new("host").create(dir.path().join("b")).unwrap();
+    long(&mut writer, 1..40);
+    writer.finish_or_discard().unwrap();
+    let mut writer = Writer::append(dir.path().join("b")).unwrap();
+    writer.mark(at(100)).unwrap();
+    writer.discard().unwrap();
+    assert_eq!(Archive::open(dir.path().join("b")).unwrap().end().unwrap(), at(39));
 }
 
 #[test]
@@ -308,6 +345,10 @@ fn what_is_refused() {
     let new = Create::new("host").version(Version::V2);
     let long = Create::new("h".repeat(64)).version(Version::V2).create(&base).map(drop);
     refused("host", long, invalid, "the host name has 64 bytes; archives of version 2 hold 63");
+    for end in ["", "b/", "b/.", ".."] {
+        let end = new.create(dir.path().join(end)).map(drop);
+        refused("directory", end, invalid, "this is a directory, not the base name of an archive");
+    }
     let mut writer = new.create(&base).unwrap();
     refused("files", new.create(&base).map(drop), Error::from_errno(17), "a.meta: File exists");
     let other = RawDesc { units: 1, ..desc(0) };
@@ -332,7 +373,7 @@ fn what_is_refused() {
         "unknown",
         writer.values(at(5), &mut values),
         Error::PMID_LOG,
-        "a.0: values of metric 253.0.1, which is not described",
+        "a.0: metric 253.0.1 has values, but no descriptor",
     );
     let wrong = RawDesc { ty: Type::U32.code(), ..desc(1) };
     writer.metric(&wrong, &[b"b"]).unwrap();
@@ -345,11 +386,16 @@ fn what_is_refused() {
     values.begin();
     push(&mut values, 0, &[1], 5);
     writer.values(at(5), &mut values).unwrap();
-    refused("time", writer.values(at(4), &mut values), invalid, "a record of 4.000000000, earlier than 5.000000000");
+    refused(
+        "time",
+        writer.values(at(4), &mut values),
+        invalid,
+        "the time of the record, 4.000000000, is before 5.000000000",
+    );
     refused("late", writer.mark(at(1 << 31)), invalid, "archives of version 2 have no time after 19 January 2038");
     refused("early", writer.mark(at(-1)), invalid, "the time is before 1970");
     let early = writer.instances(at(4), indom(), &[(Inst::new(1), b"a")]);
-    refused("instances", early, invalid, "a.meta: metadata of 4.000000000, earlier than 5.000000000");
+    refused("instances", early, invalid, "a.meta: the time of the metadata, 4.000000000, is before 5.000000000");
     let twice = writer.instances(at(5), indom(), &[(Inst::new(1), b"a"), (Inst::new(1), b"b")]);
     refused("instances", twice, invalid, "instance 1 of domain 253.7 is in the list twice");
     refused("text", writer.text(Subject::InDom(indom()), TextKind::Help, b"a\0b"), invalid, "a help text has a NUL");
@@ -378,8 +424,16 @@ fn archives_that_cannot_be_continued() {
     change("0", &|bytes| bytes.truncate(bytes.len() - 1), Error::LOGREC, "are left in the file");
     change("index", &|bytes| bytes.truncate(bytes.len() - 1), Error::LOGREC, "ends in the middle of an entry");
     change("meta", &|bytes| bytes.truncate(bytes.len() - 1), Error::LOGREC, "are left in the file");
+    // Readers ignore a few bytes at the end, but not between records.
+    change("meta", &|bytes| bytes.extend([0; 7]), Error::LOGREC, "the last whole record ends at byte");
+    change("0", &|bytes| bytes.extend([0; 3]), Error::LOGREC, "the last whole record ends at byte");
     std::fs::rename(dir.path().join("a.index"), dir.path().join("i")).unwrap();
     refused("no index", append(), Error::LOGFILE, "the archive has no file .index to continue");
+    std::fs::rename(dir.path().join("i"), dir.path().join("a.index")).unwrap();
+    // Another user may have put a link there, which leads to a file of that user.
+    std::fs::rename(dir.path().join("a.index"), dir.path().join("i")).unwrap();
+    std::os::unix::fs::symlink("i", dir.path().join("a.index")).unwrap();
+    assert_eq!(append().unwrap_err().code(), Error::from_errno(40), "ELOOP");
     std::fs::rename(dir.path().join("i"), dir.path().join("a.index")).unwrap();
     append().unwrap();
 }

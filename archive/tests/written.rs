@@ -1,4 +1,4 @@
-//! What is written, read by PCP's tools; archives of PCP's tests copied through reader and writer.
+//! PCP's tools read written archives. Archives of PCP's tests are copied through reader and writer.
 //!
 //! `./check` copies the small archives; `qa/archives` sets `ARCHIVES=all` and copies all of them.
 #![allow(clippy::unwrap_used)]
@@ -17,10 +17,10 @@ use testkit::Pcp;
 
 mod support;
 
-/// Bytes of the files of an archive that counts as small.
+/// Largest total size of the files of a small archive, in bytes.
 const SMALL: u64 = 300_000;
 
-/// Returns the archives of PCP's tests that ours reads, but for those whose dump is longer than the memory.
+/// Returns the archives of PCP's tests that ours reads, except those whose dump does not fit into memory.
 fn archives() -> Vec<PathBuf> {
     let wants_all = std::env::var_os("ARCHIVES").is_some_and(|what| what == "all");
     let dir = Pcp::required().testsuite().join("archives");
@@ -50,13 +50,13 @@ fn output(program: &str, args: &[&str], archive: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns what pmlogcheck(1) complains about.
+/// Returns the complaints of pmlogcheck(1).
 fn complaints(archive: &Path) -> String {
     let output = run("pmlogcheck", &["-w"], archive);
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Removes records of an instance domain that are the same as the one before: a writer leaves them out.
+/// Removes records of an instance domain that equal the record before, because a writer leaves them out.
 fn without_repeats(block: &str) -> String {
     let mut records: Vec<(&str, String)> = Vec::new();
     for line in block.split_inclusive('\n') {
@@ -69,8 +69,8 @@ fn without_repeats(block: &str) -> String {
     records.into_iter().map(|(head, instances)| head.to_owned() + &instances).collect()
 }
 
-/// Sorts the blocks of a section by the identifiers in their first lines: PCP has them in the order of a hash table, whose
-/// chains begin with the newest.
+/// Sorts the blocks of a section by the identifiers in their first lines: PCP prints them in the order of its hash
+/// table.
 fn sorted(text: &str, title: &str, key: &str) -> String {
     let Some(start) = text.find(title).map(|at| at + title.len()) else { return text.to_owned() };
     let end = text[start..].find("\n\n").map_or(text.len(), |at| start + at + 1);
@@ -86,8 +86,10 @@ fn sorted(text: &str, title: &str, key: &str) -> String {
     [&text[..start], &blocks.concat(), &text[end..]].concat()
 }
 
+const DUMP: [&str; 7] = ["-z", "-xxx", "-L", "-d", "-i", "-m", "-s"];
+
 fn dump(archive: &Path) -> String {
-    let text = output("pmdumplog", &["-z", "-xxx", "-L", "-d", "-i", "-m", "-s"], archive);
+    let text = output("pmdumplog", &DUMP, archive);
     let text = sorted(&text, "Descriptions for Metrics in the Log ...\n", "PMID: ");
     sorted(&text, "Instance Domains in the Log ...\n", "InDom: ")
 }
@@ -107,7 +109,8 @@ fn lines(archive: &Path) -> Vec<String> {
     lines
 }
 
-/// Archives whose instance domains or records have times that go back, or whose metrics have no descriptor.
+/// Returns whether the writer refuses an archive: times of instance domains or records go back, or metrics have no
+/// descriptor.
 fn is_refused(from: &Archive, base: &Path) -> bool {
     complaints(base).contains("before") || from.label().start > from.end().unwrap()
 }
@@ -154,8 +157,14 @@ fn copies_into_version_3_are_as_those_of_pmlogrewrite() {
         }
         let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
         let done = Command::new(&rewrite).args(["-V", "3"]).arg(&base).arg(&theirs).output().unwrap();
-        // pmlogrewrite makes archives of some in which PCP's own pmdumplog fails.
-        if done.status.success() && run("pmdumplog", &["-i"], &theirs).status.success() {
+        // pmlogrewrite makes archives of some in which libpcp 6.0.3 writes beyond a block of memory: PCP's own pmdumplog
+        // fails with some options, and shows wrong instances with others. With libpcp 7.2, pmlogrewrite 6.0.3 removes
+        // instances that are not there.
+        let is_read = |args| {
+            let output = run("pmdumplog", args, &theirs);
+            output.status.success() && !String::from_utf8_lossy(&output.stderr).contains("Botch")
+        };
+        if done.status.success() && is_read(&["-i"]) && is_read(&DUMP) {
             let version_3 = Create::with_label(from.label()).version(Version::V3);
             support::copy(&from, &version_3, &ours);
             same(&dump(&ours), &dump(&theirs), &base);
@@ -188,7 +197,7 @@ const METRICS: [(&str, Type, bool); 7] = [
     ("test.text", Type::String, true),
 ];
 
-/// Writes all types, instances that come and go, labels, texts, a mark and volumes.
+/// Writes values of all types, changing instances, labels, texts, a mark and several volumes.
 fn write(writer: &mut Writer, seconds: std::ops::Range<i64>) {
     let indom = InDom::from_word(pmid(3)).unwrap();
     for (item, (name, ty, has_indom)) in METRICS.iter().enumerate() {
@@ -260,9 +269,11 @@ fn tools_read_what_is_written() {
             assert!(info.contains(part), "{part}: {info}");
         }
         let args = ["/usr/bin/pmrep", "-z", "-o", "csv", "-r", "-u", "-a", base.to_str().unwrap()];
-        // Another Python has no module of PCP.
-        let rep = output("/usr/bin/python3", &args, Path::new("test.double"));
-        assert!(rep.lines().count() > 300 && rep.contains("99.75"), "{rep}");
+        if testkit::Pcp::required().has_python() {
+            // Another Python does not have PCP's module.
+            let rep = output("/usr/bin/python3", &args, Path::new("test.double"));
+            assert!(rep.lines().count() > 300 && rep.contains("99.75"), "{rep}");
+        }
         let marks = output("pmdumplog", &["-M", "-m"], &base);
         assert_eq!(marks.matches("<mark>").count(), 1);
         let labels = output("pmdumplog", &["-e"], &base);

@@ -53,7 +53,7 @@ fn transfer(
         if left.is_zero() {
             return Err(Error::TIMEOUT);
         }
-        // The system counts in microseconds, and takes zero for no limit.
+        // The system counts in microseconds, and zero means no limit.
         stream.limit(left.max(Duration::from_micros(1)))?;
         match step(stream) {
             Ok(0) => return Err(Error::IPC),
@@ -65,8 +65,8 @@ fn transfer(
     }
 }
 
-/// Connection to pmcd. It is closed after a time-out, at the end of the stream and after invalid data. Otherwise the
-/// next request would take a late answer for its own.
+/// Connection to pmcd. It is closed after a time-out, at the end of the stream and after invalid data. Otherwise a late
+/// answer would count as that of the next request.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: Option<Stream>,
@@ -127,7 +127,7 @@ impl Channel {
         })
     }
 
-    /// Receives a line of text, as pmproxy sends it before PDUs.
+    /// Receives a line of text, which pmproxy sends before PDUs.
     pub(super) fn line(&mut self, longest: usize) -> Result<Vec<u8>> {
         let mut line = Vec::new();
         self.within(|stream, _, _, deadline| {

@@ -52,7 +52,7 @@ impl Attempt<'_> {
         self.greet(Channel::new(Stream::Unix(stream), self.settings), true)
     }
 
-    /// Tries the ports one after the other; fails with the error of the last.
+    /// Tries the ports one after the other. If all fail, returns the error of the last one.
     fn host(&self, host: &HostPorts) -> Result<(Channel, Features)> {
         let ports = if host.ports.is_empty() { &self.settings.ports } else { &host.ports };
         let mut result = Err(REFUSED);
@@ -119,8 +119,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Connects to the first address that answers. Addresses share the time limit, so that one that does not answer leaves
-/// time for the next.
+/// Connects to the first address that answers. Addresses share the time limit, so an address that does not answer
+/// leaves time for the next one.
 fn tcp(name: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream> {
     let addresses: Vec<_> = (name, port).to_socket_addrs().map_err(|_| NO_ROUTE)?.collect();
     let deadline = limit.map(after);
@@ -146,7 +146,7 @@ fn tcp(name: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream> {
     Err(error)
 }
 
-/// Connects to a Unix socket. While the server's queue is full connecting blocks, which only the send time-out ends.
+/// Connects to a Unix socket. Connecting blocks while the server's queue is full. Only the send time-out ends that.
 fn unix(path: &Path, limit: Option<Duration>) -> Result<UnixStream> {
     let errno = |e: Errno| match e {
         Errno::ENOENT => REFUSED,

@@ -20,7 +20,8 @@ impl Context {
         }
     }
 
-    /// Looks up the descriptors of several metrics, `None` for one that has none (pmLookupDescs(3)).
+    /// Looks up the descriptors of several metrics (pmLookupDescs(3)). Returns `None` for a metric without a
+    /// descriptor.
     ///
     /// In C, the descriptor of such a metric has `PM_ID_NULL`.
     ///
@@ -54,7 +55,7 @@ impl Context {
         Ok(descs)
     }
 
-    /// Looks up one descriptor; an error that pmcd answers is `None`.
+    /// Looks up one descriptor. Returns `None` if pmcd answers with an error.
     fn one_desc(&mut self, pmid: PmId) -> Result<Option<Desc>> {
         match self.lookup_desc(pmid) {
             Ok(desc) => Ok(Some(desc)),

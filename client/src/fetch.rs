@@ -26,7 +26,7 @@ impl Sample {
         self.time
     }
 
-    /// Returns what has changed in pmcd since the previous fetch (the result of pmFetch(3)).
+    /// Returns the changes in pmcd since the previous fetch (the result of pmFetch(3)).
     pub fn changes(&self) -> Changes {
         self.changes
     }
@@ -36,7 +36,7 @@ impl Sample {
         self.sets.len()
     }
 
-    /// Returns whether the sample has no value set.
+    /// Returns whether the sample has no value sets.
     pub fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
@@ -44,7 +44,7 @@ impl Sample {
     /// Returns the value set of a metric, by its index in the request.
     pub fn set(&self, at: usize) -> Option<ValueSet<'_>> {
         let (mut set, _) = ValueSet::at(&self.pdu, *self.sets.get(at)?)?;
-        // No agent has the domain of derived metrics, which clients define: such a metric is an unknown one.
+        // Clients, not agents, define derived metrics. So a metric in their domain that pmcd does not know is unknown.
         if set.error == Some(Error::NOAGENT) && set.pmid.is_none_or(|pmid| pmid.domain() == Domain::DYNAMIC) {
             set.error = Some(Error::PMID);
         }
@@ -69,14 +69,14 @@ impl Sample {
             let Some((set, after)) = ValueSet::at(&self.pdu, *at) else { continue };
             let len = set.len() * 8;
             let Some(list) = after.checked_sub(len).and_then(|start| self.pdu.get_mut(start..after)) else { continue };
-            // An instance, and a value or where it is.
+            // Each pair is an instance, and a value or its offset.
             let mut pairs: Vec<[u8; 8]> = list.chunks_exact(8).filter_map(|pair| pair.try_into().ok()).collect();
             pairs.sort_by_key(|[a, b, c, d, ..]| i32::from_be_bytes([*a, *b, *c, *d]));
             list.copy_from_slice(&pairs.concat());
         }
     }
 
-    /// Copies the value sets that an agent answered without pmcd. Timestamp and changes stay.
+    /// Copies value sets that an agent returned without pmcd. Timestamp and changes stay.
     pub fn assign(&mut self, sets: ValueSets<'_>) {
         self.pdu.clear();
         self.pdu.extend_from_slice(sets.pdu());

@@ -105,7 +105,7 @@ impl Attributes {
     }
 }
 
-/// Decodes a value of a URL, where `%41` is an `A` and a plus is a blank.
+/// Decodes a value of a URL: `%41` is an `A`, and a plus is a space.
 fn url_decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -145,7 +145,7 @@ impl<'a> Scan<'a> {
         SpecError::new(self.text, self.at, reason)
     }
 
-    /// Skips a protocol and the slashes after it; returns whether it is this one.
+    /// Skips `name` and the slashes after it, if the text begins with this protocol. Returns whether it does.
     fn protocol(&mut self, name: &str) -> bool {
         let Some(rest) = self.rest().strip_prefix(name) else { return false };
         self.at = self.text.len() - rest.trim_start_matches('/').len();

@@ -25,7 +25,7 @@ impl Context {
     /// `PM_ERR_INST` when no instance has the name; errors of [`Context::in_dom`].
     pub fn lookup_in_dom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst> {
         if name.is_empty() {
-            // The request would mean all instances, of which libpcp returns the first.
+            // An empty name would request all instances, of which libpcp returns the first.
             return Err(Error::INST);
         }
         let list = self.instances(InstanceReq { indom: Some(indom), inst: None, name: Some(name) })?;

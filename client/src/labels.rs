@@ -5,7 +5,7 @@ use pcp_pdu::Pdu;
 use pcp_pdu::client::Answer;
 use pcp_pdu::handshake::Features;
 use pcp_pdu::label::{LabelReq, RawLabelSet};
-use pmapi::{Domain, Error, InDom, Inst, Item, LabelLevel, LabelSet, PmId, Result};
+use pmapi::{Domain, Error, InDom, Inst, LabelLevel, LabelSet, PmId, Result};
 
 impl Context {
     /// Returns the labels of the host (pmGetContextLabels(3)).
@@ -13,7 +13,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NOLABELS` when pmcd does not support labels; [connection errors](crate#connection-errors).
     pub fn context_labels(&mut self) -> Result<LabelSet> {
-        self.one_set(LabelLevel::Context, u32::MAX)
+        self.one_set(LabelLevel::Context, LabelLevel::CONTEXT_IDENT)
     }
 
     /// Returns the labels of an agent (pmGetDomainLabels(3)).
@@ -37,7 +37,7 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::item_labels`].
     pub fn cluster_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
-        self.one_set(LabelLevel::Cluster, cluster(pmid))
+        self.one_set(LabelLevel::Cluster, LabelLevel::cluster_ident(pmid))
     }
 
     /// Returns the labels of a metric itself, without those of its cluster and its agent (pmGetItemLabels(3)).
@@ -72,15 +72,7 @@ impl Context {
     /// Errors of [`Context::lookup_desc`] and [`Context::item_labels`].
     pub fn lookup_labels(&mut self, pmid: PmId) -> Result<Vec<LabelSet>> {
         let desc = self.lookup_desc(pmid)?;
-        let indom = desc.indom.map(|indom| (LabelLevel::InDom, indom.word()));
-        let levels = [
-            Some((LabelLevel::Context, u32::MAX)),
-            Some((LabelLevel::Domain, pmid.domain().get().into())),
-            indom,
-            Some((LabelLevel::Cluster, cluster(pmid))),
-            Some((LabelLevel::Item, pmid.word())),
-        ];
-        let sets = levels.into_iter().flatten().map(|(level, ident)| self.one_set(level, ident));
+        let sets = LabelLevel::of_metric(&desc).map(|(level, ident)| self.one_set(level, ident));
         sets.filter(|set| !set.as_ref().is_ok_and(LabelSet::is_empty)).collect()
     }
 
@@ -90,11 +82,7 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::lookup_labels`]; `-E2BIG` when the labels are too many for one set.
     pub fn merged_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
-        let mut merged = LabelSet::new();
-        for set in self.lookup_labels(pmid)? {
-            merged.merge(&set)?;
-        }
-        Ok(merged)
+        Ok(LabelSet::merge_all(&self.lookup_labels(pmid)?)?)
     }
 
     fn one_set(&mut self, level: LabelLevel, ident: u32) -> Result<LabelSet> {
@@ -116,11 +104,6 @@ impl Context {
             _ => Err(Error::IPC),
         }
     }
-}
-
-/// Returns the word that stands for the metric's cluster: the PMID of the cluster's item 0.
-fn cluster(pmid: PmId) -> u32 {
-    PmId::new(pmid.domain(), Item::new(pmid.item().cluster(), 0)).word()
 }
 
 fn labels(set: RawLabelSet<'_>) -> Result<LabelSet> {

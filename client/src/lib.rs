@@ -24,8 +24,8 @@
 //!
 //! Encryption (`pcps:`) and passwords are not supported: [`Context::connect`] refuses them.
 //!
-//! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`]. A [`Context`] is `Send`: it may be moved to
-//! another thread, but serves one thread at a time.
+//! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`]. A [`Context`] is `Send`: it may be moved
+//! to another thread, but serves one thread at a time.
 
 mod channel;
 mod connect;
@@ -186,7 +186,7 @@ impl Context {
     }
 }
 
-/// The documentation says that a context may be moved to another thread.
+/// Checks that a context may be moved to another thread, as documented.
 const _: () = {
     const fn is_send<T: Send>() {}
     is_send::<Context>();

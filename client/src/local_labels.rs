@@ -5,8 +5,8 @@ use std::fs;
 use pmapi::{Config, LabelError, LabelFlags, LabelLevel, LabelSet};
 use sha2::{Digest, Sha256};
 
-/// Returns the labels that pmcd adds for its host: name, domain and machine, the latter hashed when
-/// `$PCP_SYSCONF_DIR/labels.conf` says so.
+/// Returns the labels that pmcd adds for its host: name, domain and machine. The machine is hashed if
+/// `$PCP_SYSCONF_DIR/labels.conf` requests it.
 ///
 /// # Errors
 /// [`LabelError::TooLong`] for a name or identifier that does not fit into a set.
@@ -46,7 +46,7 @@ pub fn user_labels(uid: u32, gid: u32) -> Result<LabelSet, LabelError> {
     LabelSet::parse_flagged(&json, LabelFlags::from(LabelLevel::Context) | LabelFlags::OPTIONAL)
 }
 
-/// Whether `machineid_hash = sha256` stands in the global section, which is the first one.
+/// Returns whether `machineid_hash = sha256` is in the global section, which is the first one.
 fn hash_machine(conf: &str) -> bool {
     conf.lines()
         .map(str::trim_start)

@@ -24,15 +24,15 @@ pub struct Settings {
     ///
     /// `$PMCD_RECONNECT_TIMEOUT`, whole seconds separated by commas; by default 5, 10, 20, 40 and 80 s.
     pub reconnect: Vec<Duration>,
-    /// Ports of a host specification without ports (`$PMCD_PORT`; 44321).
+    /// Default ports of host specifications (`$PMCD_PORT`; 44321).
     pub ports: Vec<u16>,
     /// Unix socket of the local pmcd (`$PMCD_SOCKET`; `pmcd.socket` in `$PCP_RUN_DIR`).
     pub socket: PathBuf,
     /// Host name of the pmproxy to connect through (`$PMPROXY_HOST`).
     pub proxy: Option<String>,
-    /// Port of a pmproxy without one (the first of `$PMPROXY_PORT`; 44322).
+    /// Default port of pmproxy (the first of `$PMPROXY_PORT`; 44322).
     pub proxy_port: u16,
-    /// Container of a host specification without one (`$PCP_CONTAINER`).
+    /// Default container of host specifications (`$PCP_CONTAINER`).
     pub container: Option<String>,
 }
 

@@ -6,14 +6,14 @@ use crate::Result;
 
 /// A connection to an agent that carries whole PDUs in both directions.
 pub trait Channel {
-    /// Sends bytes: a PDU, or any bytes in a test. With `None` it waits for ever for an agent that does not read.
+    /// Sends bytes: a PDU, or any bytes in a test. With `None` it waits forever for an agent that does not read.
     ///
     /// # Errors
     /// [`Error::TimedOut`](crate::Error::TimedOut) when the agent does not read in time,
     /// [`Error::Closed`](crate::Error::Closed) when it has closed the connection, and errors of the transport.
     fn send(&mut self, bytes: &[u8], timeout: Option<Duration>) -> Result;
 
-    /// Waits for the next PDU and stores it in `pdu`. `None` waits for ever. A time of zero returns only a PDU that has
+    /// Waits for the next PDU and stores it in `pdu`. `None` waits forever. A time of zero returns only a PDU that has
     /// already arrived.
     ///
     /// # Errors

@@ -22,17 +22,17 @@ pub enum Error {
     #[error("the agent is not ready")]
     NotReady,
     /// The answer is a PDU of another type.
-    #[error("{got} PDU in answer to {request}")]
+    #[error("the answer to {request} is a {got} PDU")]
     Unexpected {
-        /// The request.
+        /// Type of the request.
         request: PduType,
         /// The type of the answer.
         got: PduType,
     },
     /// The answer has more or fewer items than requested.
-    #[error("{got} {what} in answer to {request}, {wanted} wanted")]
+    #[error("the answer to {request} has {got} {what}, not {wanted}")]
     Count {
-        /// The request.
+        /// Type of the request.
         request: PduType,
         /// The kind of items.
         what: &'static str,
@@ -42,10 +42,10 @@ pub enum Error {
         wanted: usize,
     },
     /// The agent sent a PDU without a request.
-    #[error("{0} PDU without a request")]
+    #[error("the agent sent a {0} PDU without a request")]
     Unsolicited(PduType),
     /// The agent's CREDS PDU has no version.
-    #[error("no version in the agent's CREDS PDU")]
+    #[error("the agent's CREDS PDU has no version")]
     NoVersion,
     /// The content of the agent's PDU is invalid.
     #[error(transparent)]
@@ -82,7 +82,7 @@ pub enum Error {
     /// The connection to the address failed.
     #[error("{address}: {source}")]
     Connect {
-        /// The address.
+        /// Address of the agent's socket.
         address: Address,
         /// The error of the system.
         source: io::Error,

@@ -10,7 +10,8 @@ use nix::unistd::Pid;
 
 use crate::guard;
 
-/// The group of a process that was [isolated](crate::isolate::isolate). It is killed with all processes that its leader has started.
+/// The group of a process that was [isolated](crate::isolate::isolate). It is killed with all processes that its leader
+/// has started.
 #[derive(Debug)]
 pub(crate) struct ProcessGroup(u32);
 
@@ -20,8 +21,9 @@ impl ProcessGroup {
         ProcessGroup(child.id())
     }
 
-    /// Waits until `until` for the leader of the group to end, and kills the group. Until the leader is waited for, no
-    /// other process can have its number. Returns whether the leader has ended by itself.
+    /// Waits until `until` for the leader of the group to end, and kills the group. The leader is reaped only
+    /// afterwards, so that no other process gets its number before the group is killed. Returns whether the leader has
+    /// ended by itself.
     pub(crate) fn end(mut self, until: Instant) -> bool {
         self.kill(until)
     }

@@ -22,8 +22,8 @@ done
 for one in $all; do kill -s KILL -- "-$one"; done
 "#;
 
-/// A process that outlives this one by a moment. After a signal that cannot be caught, this process has no time to kill
-/// others.
+/// A process that ends after this one, and kills its groups. A signal that cannot be caught leaves this process no time
+/// to do that.
 struct Guard {
     groups: Vec<u32>,
     child: Option<Child>,

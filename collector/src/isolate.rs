@@ -19,7 +19,7 @@ pub(crate) fn use_execvp(command: &mut Command) {
     let _ = command;
 }
 
-/// Makes a process the leader of a group of its own, which inherits only the three standard descriptors.
+/// Makes a process the leader of a new group, and lets it inherit only the three standard descriptors.
 pub(crate) fn isolate(command: &mut Command) {
     descriptors(command);
     #[cfg(all(target_endian = "little", target_pointer_width = "64"))]

@@ -1,4 +1,4 @@
-//! Starts agents.
+//! Starts agents, and connects to them.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -35,19 +35,20 @@ impl Launch {
         Launch { address, command, not_ready: false, handshake, timeout, limit: None, isolated: false }
     }
 
-    /// Starts the agent with pipes as its standard input and output (`pipe binary`). Standard error is as the command
-    /// says, by default that of this process.
+    /// Starts the agent with pipes as its standard input and output (`pipe binary`). Standard error is that of the
+    /// command, by default that of this process.
     pub fn pipe(command: Command) -> Launch {
         Launch::new(None, Some(command))
     }
 
-    /// Connects to an agent that listens on a socket (`socket inet|ipv6|unix`): one that is running, or that
-    /// [`Launch::command`] starts.
+    /// Connects to an agent that listens on a socket (`socket inet|ipv6|unix`). The agent already runs, or
+    /// [`Launch::command`] starts it.
     pub fn socket(address: Address) -> Launch {
         Launch::new(Some(address), None)
     }
 
-    /// Sets the command that starts an agent which then listens. Its standard input and output are as the command says.
+    /// Sets the command that starts an agent which then listens. Its standard input and output are those of the
+    /// command.
     pub fn command(mut self, command: Command) -> Launch {
         self.command = Some(command);
         self
@@ -59,13 +60,13 @@ impl Launch {
         self
     }
 
-    /// Sets the longest time until the agent's CREDS PDU, by default 3 s; `None` for ever.
+    /// Sets the longest time until the agent's CREDS PDU, by default 3 s; `None` forever.
     pub fn handshake_timeout(mut self, timeout: Option<Duration>) -> Launch {
         self.handshake = timeout;
         self
     }
 
-    /// Sets the longest time for an answer, by default 5 s; `None` for ever.
+    /// Sets the longest time for an answer, by default 5 s; `None` forever.
     pub fn timeout(mut self, timeout: Option<Duration>) -> Launch {
         self.timeout = timeout;
         self
@@ -151,7 +152,7 @@ impl Launch {
 /// An agent that is connected, but may not have sent its CREDS PDU yet.
 #[derive(Debug)]
 pub struct Starting {
-    /// `None` after the version exchange.
+    /// The process. `None` after the version exchange.
     process: Option<Process>,
     not_ready: bool,
     timeout: Option<Duration>,
@@ -161,7 +162,7 @@ impl Starting {
     /// Waits for the agent's CREDS PDU, and returns the connection.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] without a PDU in time, after which another call may go on waiting. Any other error ends the
+    /// [`Error::TimedOut`] without a PDU in time, after which another call continues to wait. Any other error ends the
     /// agent: [`Error::Exited`], [`Error::NoVersion`], [`Error::Unexpected`], those of the connection, or
     /// [`Error::Dropped`] in a call after the end.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Collector<Process>> {
@@ -202,8 +203,8 @@ fn connect(address: &Address) -> io::Result<Stream> {
     Stream::socket(address.connect()?)
 }
 
-/// Connects to an agent that has just been started, as soon as it listens. It accepts a single connection, so that only
-/// connecting shows whether it listens.
+/// Connects to an agent that has just been started, as soon as it listens. An agent accepts a single connection, so the
+/// first one that succeeds is kept.
 fn connect_to(mut child: Child, group: Option<ProcessGroup>, address: Address) -> Result<Process> {
     let end = Instant::now() + Launch::LISTEN;
     let mut pause = Duration::from_millis(2);

@@ -46,7 +46,7 @@ mod tests;
 
 pub use channel::Channel;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
-pub use dso::{LoadError, SharedObject};
+pub use dso::{Answered, LoadError, SharedObject};
 pub use error::{Error, Result};
 pub use launch::{Launch, Starting};
 pub use local::Local;

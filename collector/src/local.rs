@@ -113,7 +113,7 @@ impl<A: Agent> Channel for Local<A> {
     }
 
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> crate::Result<Header> {
-        // `send` has already run the engine: an answer that is not here now never comes.
+        // `send` has already run the engine. If the answer is not here now, it never comes.
         let none = crate::Error::TimedOut(timeout.unwrap_or(Duration::MAX));
         *pdu = self.replies.pop_front().ok_or(none)?;
         Header::parse(pdu)?.ok_or(crate::Error::Closed)

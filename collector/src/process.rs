@@ -31,7 +31,7 @@ struct Running {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// By itself, with this status.
+    /// The agent ended by itself, with this status.
     Exited(ExitStatus),
     /// Killed, after it had ignored the end of its input for 150 ms, or as long as [`Collector::close_within`] has set.
     Killed,
@@ -84,7 +84,7 @@ pub(crate) fn reap(mut child: Child, grace: Duration) -> End {
             Ok(Some(status)) => return End::Exited(status),
             Ok(None) if Instant::now() < end => thread::sleep(pause),
             Ok(None) => break,
-            // Its number may belong to another process by now.
+            // The number may belong to another process by now.
             Err(_) => return End::Unknown,
         }
         pause = (2 * pause).min(Duration::from_millis(20));

@@ -32,7 +32,7 @@ impl<'a> Fetched<'a> {
         Changes::from_bits_retain(self.result.seconds as u8) & (Changes::LABELS | Changes::NAMES)
     }
 
-    /// Returns the PDU.
+    /// Returns the PDU, for access to its raw values.
     pub fn pdu(&self) -> ResultPdu<'a> {
         self.result
     }
@@ -101,7 +101,7 @@ pub enum LabelTarget {
 }
 
 impl LabelTarget {
-    /// Returns the request.
+    /// Returns the request for the labels of this object.
     pub fn request(self) -> LabelReq {
         let (ident, level) = match self {
             LabelTarget::Context => (u32::MAX, LabelLevel::Context),

@@ -13,8 +13,8 @@ use crate::reply::{label_set, text};
 use crate::{Channel, Collector, Error, Fetched, LabelTarget, MetricValues, Result};
 
 impl<C: Channel> Collector<C> {
-    /// Sets the profile of the client: the instances that it wants (pmAddProfile(3)). The agent gets it before the
-    /// client's next fetch. As from pmcd, it gets a profile before the first fetch of every client.
+    /// Sets the profile of the client: the instances that it wants (pmAddProfile(3)). The profile is sent before the
+    /// client's next fetch. As with pmcd, every client's first fetch is preceded by a profile.
     pub fn set_profile(&mut self, profile: Profile) {
         self.profiles.insert(self.client, profile);
         self.profiled.take_if(|client| *client == self.client);
@@ -227,7 +227,7 @@ impl<C: Channel> Collector<C> {
         self.name_list(PduType::PMNS_CHILD, |out, from| child.encode(out, from), full_names)
     }
 
-    /// Returns the last components of the dynamic names directly below a name, with whether each is a metric or a node
+    /// Returns the last components of the dynamic names directly below a name, each with its kind: a metric or a node
     /// (pmGetChildrenStatus(3)).
     ///
     /// # Errors

@@ -71,12 +71,14 @@ impl<C: Channel> Collector<C> {
         Ok(Self::with_features(channel, features))
     }
 
-    /// Uses a channel without a version exchange, or for one that the caller performs with raw PDUs.
+    /// Uses a channel without a version exchange, or whose caller performs the exchange with raw PDUs.
     pub fn new(channel: C) -> Self {
         Self::with_features(channel, Features::default())
     }
 
-    pub(crate) fn with_features(channel: C, features: Features) -> Self {
+    /// Uses a channel without a version exchange to an agent that asks for these features, such as
+    /// [`Features::AUTHORIZE`] for client attributes.
+    pub fn with_features(channel: C, features: Features) -> Self {
         Collector {
             channel,
             state: AgentState::Ready,
@@ -115,7 +117,7 @@ impl<C: Channel> Collector<C> {
         self.state
     }
 
-    /// Sets the longest time for an answer, by default 5 s; `None` for ever.
+    /// Sets the longest time for an answer, by default 5 s; `None` forever.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -148,8 +150,8 @@ impl<C: Channel> Collector<C> {
         Ok(true)
     }
 
-    /// Reads what the agent has sent without a request, which may only be the report that it is ready. It also detects
-    /// the end of the stream, and thereby whether the agent still runs.
+    /// Reads the PDUs that the agent has sent without a request, which may only be the report that it is ready. It also
+    /// detects the end of the stream, and thereby whether the agent still runs.
     ///
     /// # Errors
     /// [`Error::Unsolicited`] for any other PDU, [`Error::Dropped`] after an earlier failure, and errors of the
@@ -164,7 +166,7 @@ impl<C: Channel> Collector<C> {
         }
     }
 
-    /// Waits for a PDU without a request. Any error but a time-out drops the agent.
+    /// Waits for a PDU that the agent sends without a request. Any error except a time-out drops the agent.
     fn unsolicited(&mut self, timeout: Option<Duration>) -> Result {
         if self.state == AgentState::Dropped {
             return Err(Error::Dropped);
@@ -215,7 +217,7 @@ impl<C: Channel> Collector<C> {
         outcome
     }
 
-    /// Sends a PDU that has no answer; false when the agent is not ready and nothing was sent.
+    /// Sends a PDU that has no answer. Returns false, and sends nothing, if the agent is not ready.
     pub(crate) fn notify(&mut self, encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result) -> Result<bool> {
         self.settle()?;
         if self.state == AgentState::NotReady {
@@ -267,7 +269,7 @@ impl<C: Channel> Collector<C> {
         Ok((header, &self.reply))
     }
 
-    /// Returns the channel.
+    /// Returns the channel to the agent.
     pub fn channel(&self) -> &C {
         &self.channel
     }

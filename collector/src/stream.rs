@@ -21,7 +21,7 @@ pub struct Stream {
     limit: u32,
 }
 
-/// Bytes that are read after the time is over: the content of a pipe may have arrived before.
+/// Largest number of bytes read after the time is over, because they may have arrived before.
 const ARREARS: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Ends {
 }
 
 impl Stream {
-    /// A channel over two descriptors, which become non-blocking.
+    /// Creates a channel over two descriptors, which become non-blocking.
     ///
     /// # Errors
     /// The error of fcntl(2).
@@ -44,7 +44,7 @@ impl Stream {
         Ok(Stream { ends: Some(ends), frames: Frames::new(), limit: u32::MAX })
     }
 
-    /// A channel over a connected socket, as [`Address::connect`](pmda::Address::connect) returns it.
+    /// Creates a channel over a connected socket, as [`Address::connect`](pmda::Address::connect) returns it.
     ///
     /// # Errors
     /// The errors of dup(2) and fcntl(2).
@@ -53,7 +53,7 @@ impl Stream {
         Stream::new(socket.try_clone()?, socket)
     }
 
-    /// Returns the descriptor that the agent writes; `None` after the connection was closed.
+    /// Returns the descriptor that the agent writes to, or `None` after the connection was closed.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.ends.as_ref()?.from_agent.as_fd())
     }
@@ -106,7 +106,7 @@ impl Channel for Stream {
             if let Some(header) = Header::parse(self.frames.unread())?.filter(|header| header.len > self.limit) {
                 return Err(FrameError::TooLong(header.len as i32).into());
             }
-            // Otherwise an agent that never stops sending would be read for ever.
+            // Otherwise an agent that never stops sending would be read forever.
             if late >= ARREARS {
                 return Err(Error::TimedOut(deadline.timeout));
             }
@@ -150,7 +150,7 @@ struct Deadline {
 
 impl Deadline {
     fn after(timeout: Option<Duration>) -> Deadline {
-        // A time beyond the range of the clock is for ever.
+        // A time beyond the range of the clock is forever.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         Deadline { end, timeout: timeout.unwrap_or(Duration::MAX) }
     }

@@ -62,7 +62,7 @@ impl Assembly {
         self.blocks.resize(self.blocks.len().next_multiple_of(4), 0);
     }
 
-    /// Returns the values as those of a time.
+    /// Returns the values as a sample of this time.
     pub(crate) fn sample(mut self, time: Stamp) -> Sample {
         let base = (self.lists.len() / 4) as u32;
         for at in self.references {

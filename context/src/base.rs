@@ -5,6 +5,7 @@ use pcp_pdu::profile::Profile;
 use pmapi::{Desc, Error, InDom, Inst, PmId};
 
 use crate::error::ContextError;
+use crate::local::Local;
 use crate::recorded::Recorded;
 
 /// Source of metrics.
@@ -12,6 +13,7 @@ use crate::recorded::Recorded;
 pub(crate) enum Base {
     Host(Box<Host>),
     Archive(Box<Recorded>),
+    Local(Box<Local>),
 }
 
 impl Base {
@@ -19,6 +21,7 @@ impl Base {
         match self {
             Base::Host(host) => host.profile(),
             Base::Archive(recorded) => &recorded.profile,
+            Base::Local(local) => &local.profile,
         }
     }
 
@@ -27,6 +30,7 @@ impl Base {
             Base::Host(host) => Ok(host.fetch(pmids)?),
             Base::Archive(_) if pmids.is_empty() => Err(Error::TOOSMALL.into()),
             Base::Archive(recorded) => recorded.fetch(pmids),
+            Base::Local(local) => Ok(local.fetch(pmids)?),
         }
     }
 
@@ -34,6 +38,7 @@ impl Base {
         match self {
             Base::Host(host) => host.lookup_name(name),
             Base::Archive(recorded) => recorded.archive.metadata().names().pmid(name.as_bytes()),
+            Base::Local(local) => local.lookup_name(name),
         }
     }
 
@@ -41,6 +46,7 @@ impl Base {
         match self {
             Base::Host(host) => host.lookup_desc(pmid),
             Base::Archive(recorded) => recorded.archive.metadata().desc(pmid),
+            Base::Local(local) => local.lookup_desc(pmid),
         }
     }
 
@@ -48,12 +54,14 @@ impl Base {
         match self {
             Base::Host(host) => host.in_dom(indom),
             Base::Archive(recorded) => Ok(recorded.instances(indom)?.to_vec()),
+            Base::Local(local) => local.in_dom(indom),
         }
     }
 
     pub(crate) fn lookup_in_dom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst, Error> {
         match self {
             Base::Host(host) => host.lookup_in_dom(indom, name),
+            Base::Local(local) => local.lookup_in_dom(indom, name),
             Base::Archive(recorded) => {
                 let time = recorded.time;
                 let found = recorded.archive.metadata().instance_names().lookup(indom, name, time)?;
@@ -65,6 +73,7 @@ impl Base {
     pub(crate) fn name_in_dom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>, Error> {
         match self {
             Base::Host(host) => host.name_in_dom(indom, inst),
+            Base::Local(local) => local.name_in_dom(indom, inst),
             Base::Archive(recorded) => {
                 let list = recorded.instances(indom)?;
                 let at = list.binary_search_by_key(&inst, |(inst, _)| *inst).map_err(|_| Error::INST_LOG)?;

@@ -1,4 +1,4 @@
-//! The context.
+//! Contexts of all kinds, and their fetches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use pmapi::{Error, PmId, Type};
 use crate::base::Base;
 use crate::derived::Derived;
 use crate::error::ContextError;
+use crate::local::{Local, LocalAgents};
 use crate::recorded::{Mode, Recorded};
 use crate::zone::Zone;
 
@@ -52,8 +53,30 @@ impl Context {
         Ok(Archive::open(name)?.into())
     }
 
+    /// Loads agents as shared objects into this process (`PM_CONTEXT_LOCAL`). Agents that cannot be loaded are left
+    /// out:
+    /// [`Context::local_failures`] returns the reasons.
+    ///
+    /// An agent in C can corrupt the process, unless [`LocalAgents::set_host`] names a program that serves each agent
+    /// in a separate process. One thread calls all agents.
+    ///
+    /// # Errors
+    /// [`LocalError`](crate::LocalError).
+    pub fn open_local(agents: LocalAgents) -> Result<Context, ContextError> {
+        let local = Local::open(agents)?;
+        Ok(Context { base: Base::Local(Box::new(local)), derived: Derived::default() })
+    }
+
+    /// Returns why agents of a local context could not be loaded, a sentence for each.
+    pub fn local_failures(&self) -> &[String] {
+        match &self.base {
+            Base::Local(local) => &local.failures,
+            _ => &[],
+        }
+    }
+
     /// Returns another context of the same source with the same profile, position and derived metrics
-    /// (pmDupContext(3)). That of a pmcd is another connection.
+    /// (pmDupContext(3)). For a pmcd it makes another connection.
     ///
     /// # Errors
     /// Errors of [`Context::connect`].
@@ -65,38 +88,55 @@ impl Context {
                 Base::Host(Box::new(new))
             }
             Base::Archive(recorded) => Base::Archive(Box::new(recorded.duplicate())),
+            Base::Local(local) => Base::Local(Box::new(local.duplicate())),
         };
         Ok(Context { base, derived: self.derived.duplicate() })
     }
 
-    /// Returns the connection to pmcd; `None` for an archive.
+    /// Returns the connection to pmcd, or `None` for a context of another kind.
     pub fn host(&mut self) -> Option<&mut Host> {
         match &mut self.base {
             Base::Host(host) => Some(host),
-            Base::Archive(_) => None,
+            Base::Archive(_) | Base::Local(_) => None,
         }
     }
 
-    /// Returns the archive; `None` for a pmcd.
+    /// Returns the archive, or `None` for a context of another kind.
     pub fn archive(&self) -> Option<&Archive> {
         self.recorded().ok().map(|recorded| &*recorded.archive)
     }
 
+    /// Calls `look_up` with the metadata of another time. Without an archive, the time has no effect.
+    pub(crate) fn at_time<T>(&mut self, time: Stamp, look_up: impl FnOnce(&mut Context) -> T) -> T {
+        let move_to = |context: &mut Context, time| match &mut context.base {
+            Base::Archive(recorded) => std::mem::replace(&mut recorded.time, time),
+            _ => time,
+        };
+        let before = move_to(self, time);
+        let found = look_up(self);
+        move_to(self, before);
+        found
+    }
+
     pub(crate) fn recorded(&self) -> Result<&Recorded, Error> {
         match &self.base {
-            Base::Host(_) => Err(Error::NOTARCHIVE),
+            Base::Host(_) | Base::Local(_) => Err(Error::NOTARCHIVE),
             Base::Archive(recorded) => Ok(recorded),
         }
     }
 
-    /// Returns the name of the host that the values are from (pmGetContextHostName(3)): that of an archive's label, or
-    /// what pmcd says in `pmcd.hostname`.
+    /// Returns the name of the host that the values are from (pmGetContextHostName(3)): from an archive's label, from
+    /// pmcd's metric `pmcd.hostname`, or the name of this host.
     ///
     /// # Errors
-    /// Errors of [`Context::fetch`]; `PM_ERR_VALUE` if pmcd does not say.
+    /// Errors of [`Context::fetch`]; `PM_ERR_VALUE` if pmcd's metric has no value.
     pub fn host_name(&mut self) -> Result<String, ContextError> {
         if let Ok(recorded) = self.recorded() {
             return Ok(String::from_utf8_lossy(&recorded.archive.label().host).into_owned());
+        }
+        if let Base::Local(_) = &self.base {
+            let labels = pcp_client::host_labels(&pmapi::Config::load()).map_err(Error::from)?;
+            return Ok(labels.value("hostname").unwrap_or_default().trim_matches('"').to_owned());
         }
         self.text_of("pmcd.hostname")
     }
@@ -104,8 +144,12 @@ impl Context {
     /// Returns the time zone of the host that the values are from (pmNewContextZone(3)).
     ///
     /// # Errors
-    /// Errors of [`Context::fetch`], `PM_ERR_VALUE` if pmcd does not say, and those of [`Zone::named`].
+    /// Errors of [`Context::fetch`], `PM_ERR_VALUE` if pmcd has no value for the zone, and the errors of
+    /// [`Zone::named`].
     pub fn zone(&mut self) -> Result<Zone, ContextError> {
+        if let Base::Local(_) = &self.base {
+            return Ok(Zone::system());
+        }
         let text = match self.recorded() {
             Ok(recorded) => String::from_utf8_lossy(&recorded.archive.label().timezone).into_owned(),
             Err(_) => match self.text_of("pmcd.zoneinfo") {
@@ -127,7 +171,8 @@ impl Context {
         }
     }
 
-    /// Returns the time of the first and of the last record of an archive; the current time and no end of a pmcd.
+    /// Returns the times of the first and the last record of an archive. For a pmcd, returns the current time and no
+    /// end.
     ///
     /// # Errors
     /// Errors of [`Archive::end`].
@@ -138,12 +183,13 @@ impl Context {
         }
     }
 
-    /// Returns the mode.
+    /// Returns the mode, which determines the values that fetches return.
     pub fn mode(&self) -> Mode {
         self.recorded().map_or(Mode::Live, |recorded| recorded.mode)
     }
 
-    /// Returns the time of the last sample of an archive, or the origin before there was one. Metadata is as of it.
+    /// Returns the time of the last sample of an archive, or the origin before the first sample. Metadata is as of this
+    /// time.
     ///
     /// # Errors
     /// `PM_ERR_NOTARCHIVE` for a pmcd.
@@ -151,13 +197,13 @@ impl Context {
         Ok(self.recorded()?.time)
     }
 
-    /// Sets the mode, and the origin if there is one (pmSetMode(3)).
+    /// Sets the mode, and the origin if it is not `None` (pmSetMode(3)).
     ///
     /// # Errors
     /// `PM_ERR_MODE` for [`Mode::Live`] of an archive, and for any other mode of a pmcd.
     pub fn set_mode(&mut self, mode: Mode, origin: Option<Stamp>) -> Result<(), Error> {
         match (&mut self.base, mode) {
-            (Base::Host(_), Mode::Live) => (),
+            (Base::Host(_) | Base::Local(_), Mode::Live) => (),
             (Base::Archive(recorded), Mode::Forward | Mode::Backward | Mode::Interpolated { .. }) => {
                 recorded.set_mode(mode, origin);
             }
@@ -173,7 +219,7 @@ impl Context {
     /// `PM_ERR_NOTARCHIVE` for a pmcd.
     pub fn set_interpolation(&mut self, rules: Interpolation) -> Result<(), Error> {
         match &mut self.base {
-            Base::Host(_) => Err(Error::NOTARCHIVE),
+            Base::Host(_) | Base::Local(_) => Err(Error::NOTARCHIVE),
             Base::Archive(recorded) => {
                 recorded.rules = rules;
                 recorded.has_changed();
@@ -191,6 +237,10 @@ impl Context {
     pub fn profile_mut(&mut self) -> &mut Profile {
         match &mut self.base {
             Base::Host(host) => host.profile_mut(),
+            Base::Local(local) => {
+                local.is_sent = false;
+                &mut local.profile
+            }
             Base::Archive(recorded) => {
                 recorded.has_changed();
                 &mut recorded.profile
@@ -198,8 +248,8 @@ impl Context {
         }
     }
 
-    /// Adds a derived metric to this context (pmAddDerived(3)), and returns its PMID. It stands before one of the same
-    /// name for all contexts, and behind a metric of the source.
+    /// Adds a derived metric to this context (pmAddDerived(3)), and returns its PMID. It takes precedence over a
+    /// definition of the same name for all contexts. A metric of the source takes precedence over both.
     ///
     /// # Errors
     /// Errors of [`Definitions::register`].
@@ -209,7 +259,7 @@ impl Context {
         Ok(pmid)
     }
 
-    /// Sets the derived metrics that are the same in several contexts (pmRegisterDerived(3)).
+    /// Sets the derived metrics that several contexts share (pmRegisterDerived(3)).
     pub fn set_global_derived(&mut self, definitions: Arc<Definitions>) {
         self.derived.global = Some(definitions);
         self.derived.has_changed();
@@ -218,8 +268,9 @@ impl Context {
     /// Fetches values of metrics, for the instances that the profile includes (pmFetch(3)).
     ///
     /// # Errors
-    /// `PM_ERR_EOL` at the end of an archive, or outside of it; damage in it. `PM_ERR_TOOSMALL` for an empty list.
-    /// [Connection errors](pcp_client#connection-errors) of a pmcd. The error of a single metric is in its value set.
+    /// `PM_ERR_EOL` at the end of an archive, or outside of it. An [`ArchiveError`](pcp_archive::ArchiveError) for damage in the archive.
+    /// `PM_ERR_TOOSMALL` for an empty list. [Connection errors](pcp_client#connection-errors) of a pmcd. The error of a
+    /// single metric is in its value set.
     pub fn fetch(&mut self, pmids: &[PmId]) -> Result<Sample, ContextError> {
         if pmids.is_empty() {
             return Err(Error::TOOSMALL.into());
@@ -230,14 +281,14 @@ impl Context {
         }
     }
 
-    /// Returns the next record of an archive whole, without derived metrics and whatever the profile says
-    /// (pmFetchArchive(3)). A `<mark>` has no value sets.
+    /// Returns the next complete record of an archive, without derived metrics (pmFetchArchive(3)). The profile has no
+    /// effect. A `<mark>` has no value sets.
     ///
     /// # Errors
     /// `PM_ERR_NOTARCHIVE` for a pmcd, `PM_ERR_MODE` in mode [`Mode::Interpolated`], `PM_ERR_EOL` at the end; damage.
     pub fn fetch_archive(&mut self) -> Result<Sample, ContextError> {
         match &mut self.base {
-            Base::Host(_) => Err(Error::NOTARCHIVE.into()),
+            Base::Host(_) | Base::Local(_) => Err(Error::NOTARCHIVE.into()),
             Base::Archive(recorded) => recorded.whole(),
         }
     }

@@ -11,6 +11,7 @@ use pcp_derive::{
 };
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::RawValue;
+use pmapi::names::is_at_or_below;
 use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Type};
 
 use crate::assemble::Assembly;
@@ -91,12 +92,12 @@ impl Derived {
         Derived { own: self.own.clone(), global: self.global.clone(), ..Derived::default() }
     }
 
-    /// Makes the definitions be bound again.
+    /// Notes that the definitions must be bound again.
     pub(crate) fn has_changed(&mut self) {
         self.evaluator = None;
     }
 
-    /// Begins `delta` and `rate` anew.
+    /// Resets the history of `delta` and `rate`.
     pub(crate) fn forget(&mut self) {
         self.last = None;
         if let Some(evaluator) = &mut self.evaluator {
@@ -128,7 +129,7 @@ impl Derived {
         self.definitions().find(|definition| definition.pmid() == pmid)
     }
 
-    /// Returns the descriptor of a definition; `None` if no definition has the PMID.
+    /// Returns the descriptor of a definition, or `None` if no definition has the PMID.
     pub(crate) fn desc(&mut self, base: &mut Base, pmid: PmId) -> Option<Result<Desc, Error>> {
         if self.is_empty() {
             return None;
@@ -144,12 +145,13 @@ impl Derived {
             return Vec::new();
         }
         self.bind(base);
-        let is_below = |other: &str| {
-            name.is_empty() || other == name || other.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
-        };
         let mut names = Vec::new();
         let Some(evaluator) = &self.evaluator else { return names };
-        for (definition, id) in self.definitions().zip(evaluator.ids()).filter(|(found, _)| is_below(found.name())) {
+        for (definition, id) in self
+            .definitions()
+            .zip(evaluator.ids())
+            .filter(|(found, _)| name.is_empty() || is_at_or_below(found.name(), name))
+        {
             let is_bound = evaluator.desc(id).is_ok();
             if is_bound && !names.iter().any(|other| other == definition.name()) {
                 names.push(definition.name().to_owned());
@@ -158,7 +160,7 @@ impl Derived {
         names
     }
 
-    /// Fetches metrics of which some may be derived.
+    /// Fetches metrics. Some of them may be derived.
     pub(crate) fn fetch(&mut self, base: &mut Base, pmids: &[PmId]) -> Result<Sample, ContextError> {
         self.bind(base);
         let ids: Vec<Option<DefinitionId>> = pmids.iter().map(|pmid| self.ids.get(pmid).copied()).collect();
@@ -217,7 +219,7 @@ fn add(assembly: &mut Assembly, pmid: PmId, evaluator: &Evaluator, id: Definitio
     }
 }
 
-/// Encodes a value: type of its block, if it is in one, and bytes.
+/// Encodes a value: returns its type, if it needs a block, and its bytes.
 fn encoded(atom: Atom<'_>) -> (Option<u8>, Vec<u8>) {
     let code = |ty: Type| Some(ty.code() as u8);
     match atom {

@@ -1,14 +1,16 @@
-//! Errors.
+//! Errors of contexts.
 
 use pcp_archive::ArchiveError;
 use pcp_client::ConnectError;
 use pmapi::Error;
 
-/// Error of a context.
+use crate::local::LocalError;
+
+/// Error of a call of a [`Context`](crate::Context).
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContextError {
-    /// Error of a call, as libpcp has it.
+    /// Error of a call, with libpcp's code.
     #[error(transparent)]
     Pmapi(#[from] Error),
     /// Damage in an archive, or a file that cannot be read.
@@ -17,6 +19,9 @@ pub enum ContextError {
     /// Failure to connect to pmcd.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// Failure to open a local context.
+    #[error(transparent)]
+    Local(#[from] LocalError),
 }
 
 impl ContextError {
@@ -26,6 +31,7 @@ impl ContextError {
             ContextError::Pmapi(e) => *e,
             ContextError::Archive(e) => e.code(),
             ContextError::Connect(e) => e.clone().into(),
+            ContextError::Local(_) => Error::GENERIC,
         }
     }
 }

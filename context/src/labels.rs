@@ -1,13 +1,11 @@
-//! Labels.
+//! Labels of contexts.
 
-use pmapi::{Domain, Error, InDom, Inst, Item, LabelLevel, LabelSet, PmId, Result};
+use pmapi::{Domain, Error, InDom, Inst, LabelLevel, LabelSet, PmId, Result};
 
 use crate::base::Base;
 use crate::context::Context;
+use crate::local::Local;
 use crate::recorded::Recorded;
-
-/// Identifier of the labels of a host.
-const HOST: u32 = u32::MAX;
 
 impl Recorded {
     /// Returns the label sets of a subject as of the last fetch, with their instances.
@@ -22,9 +20,9 @@ impl Recorded {
     }
 }
 
-/// Returns the word that stands for the metric's cluster: the PMID of the cluster's item 0.
-fn cluster(pmid: PmId) -> u32 {
-    PmId::new(pmid.domain(), Item::new(pmid.item().cluster(), 0)).word()
+fn one_set(local: &mut Local, level: LabelLevel, ident: u32) -> Result<LabelSet> {
+    let first = local.labels(level, ident)?.into_iter().next();
+    first.map_or_else(|| Ok(LabelSet::new()), |(_, set)| set)
 }
 
 impl Context {
@@ -35,18 +33,20 @@ impl Context {
     pub fn context_labels(&mut self) -> Result<LabelSet> {
         match &mut self.base {
             Base::Host(host) => host.context_labels(),
-            Base::Archive(recorded) => recorded.one_set(LabelLevel::Context, HOST),
+            Base::Archive(recorded) => recorded.one_set(LabelLevel::Context, LabelLevel::CONTEXT_IDENT),
+            Base::Local(local) => one_set(local, LabelLevel::Context, LabelLevel::CONTEXT_IDENT),
         }
     }
 
     /// Returns the labels of an agent (pmGetDomainLabels(3)).
     ///
     /// # Errors
-    /// Errors of [`Context::context_labels`], and of a pmcd those of the agent.
+    /// Errors of [`Context::context_labels`]; with a pmcd, also the error of the agent.
     pub fn domain_labels(&mut self, domain: Domain) -> Result<LabelSet> {
         match &mut self.base {
             Base::Host(host) => host.domain_labels(domain),
             Base::Archive(recorded) => recorded.one_set(LabelLevel::Domain, domain.get().into()),
+            Base::Local(local) => one_set(local, LabelLevel::Domain, domain.get().into()),
         }
     }
 
@@ -58,6 +58,7 @@ impl Context {
         match &mut self.base {
             Base::Host(host) => host.indom_labels(indom),
             Base::Archive(recorded) => recorded.one_set(LabelLevel::InDom, indom.word()),
+            Base::Local(local) => one_set(local, LabelLevel::InDom, indom.word()),
         }
     }
 
@@ -68,7 +69,8 @@ impl Context {
     pub fn cluster_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
         match &mut self.base {
             Base::Host(host) => host.cluster_labels(pmid),
-            Base::Archive(recorded) => recorded.one_set(LabelLevel::Cluster, cluster(pmid)),
+            Base::Archive(recorded) => recorded.one_set(LabelLevel::Cluster, LabelLevel::cluster_ident(pmid)),
+            Base::Local(local) => one_set(local, LabelLevel::Cluster, LabelLevel::cluster_ident(pmid)),
         }
     }
 
@@ -80,6 +82,7 @@ impl Context {
         match &mut self.base {
             Base::Host(host) => host.item_labels(pmid),
             Base::Archive(recorded) => recorded.one_set(LabelLevel::Item, pmid.word()),
+            Base::Local(local) => one_set(local, LabelLevel::Item, pmid.word()),
         }
     }
 
@@ -97,6 +100,12 @@ impl Context {
                 let sets = sets.filter_map(|(inst, set)| Some((Inst::from_word(inst)?, set)));
                 Ok(sets.filter(|(inst, _)| selection.includes(*inst)).collect())
             }
+            Base::Local(local) => {
+                let sets = local.labels(LabelLevel::Instances, indom.word())?;
+                let selection = local.profile.selection(indom);
+                let sets = sets.into_iter().filter_map(|(inst, set)| Some((inst?, set)));
+                Ok(sets.filter(|(inst, _)| selection.includes(*inst)).collect())
+            }
         }
     }
 
@@ -107,18 +116,16 @@ impl Context {
     /// Errors of [`Context::lookup_desc`] and [`Context::domain_labels`].
     pub fn lookup_labels(&mut self, pmid: PmId) -> Result<Vec<LabelSet>> {
         let desc = self.lookup_desc(pmid)?;
-        let recorded = match &mut self.base {
+        let base = match &mut self.base {
             Base::Host(host) => return host.lookup_labels(pmid),
-            Base::Archive(recorded) => recorded,
+            base => base,
         };
-        let levels = [
-            Some((LabelLevel::Context, HOST)),
-            Some((LabelLevel::Domain, pmid.domain().get().into())),
-            desc.indom.map(|indom| (LabelLevel::InDom, indom.word())),
-            Some((LabelLevel::Cluster, cluster(pmid))),
-            Some((LabelLevel::Item, pmid.word())),
-        ];
-        let sets = levels.into_iter().flatten().map(|(level, ident)| match recorded.one_set(level, ident) {
+        let mut one_set = |level, ident| match base {
+            Base::Archive(recorded) => recorded.one_set(level, ident),
+            Base::Local(local) => one_set(local, level, ident),
+            Base::Host(_) => Err(Error::NOLABELS),
+        };
+        let sets = LabelLevel::of_metric(&desc).map(|(level, ident)| match one_set(level, ident) {
             Err(Error::NOLABELS) => Ok(LabelSet::new()),
             set => set,
         });
@@ -131,10 +138,6 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::lookup_labels`]; `-E2BIG` when the labels are too many for one set.
     pub fn merged_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
-        let mut merged = LabelSet::new();
-        for set in self.lookup_labels(pmid)? {
-            merged.merge(&set)?;
-        }
-        Ok(merged)
+        Ok(LabelSet::merge_all(&self.lookup_labels(pmid)?)?)
     }
 }

@@ -1,9 +1,9 @@
 //! One interface over the sources of metrics (PMAPI(3)): a live pmcd, and archives.
 //!
-//! A [`Context`] has names, descriptors, instances, texts, labels and values, whatever its source is. Of an archive,
-//! a [`Mode`] says which records or times fetches return, and metadata is as of the last fetch. Derived metrics that
-//! are added to a context stand beside the others. [`Zone`] and [`WindowOptions`] answer to the options of PCP's
-//! commands that name times.
+//! A [`Context`] provides names, descriptors, instances, texts, labels and values, whatever its source is. For an
+//! archive, a [`Mode`] determines which records or times fetches return, and metadata is as of the last fetch. Derived
+//! metrics can be added to a context. [`Zone`] and [`WindowOptions`] are the counterparts of the time options of PCP's
+//! commands.
 //!
 //! ```no_run
 //! use pcp_context::{Context, Mode, WindowOptions, Zone};
@@ -24,11 +24,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`c_api`] maps each function of C's `pmapi.h` to its counterpart.
+//!
 //! # Differences from libpcp
 //!
 //! * In mode [`Mode::Interpolated`], metadata is as of the time of the last fetch. In libpcp it is as of the next one.
-//! * A local context (`PM_CONTEXT_LOCAL`) and fetch groups (pmFetchGroup(3)) are not there.
-//! * Derived metrics are bound when they are first needed after a definition has been added, and begin anew then.
+//! * A process has one local context (`PM_CONTEXT_LOCAL`) and its duplicates. Its agents get no attributes of the
+//!   client.
+//! * Derived metrics are bound when they are first needed after a definition has been added. Binding resets their
+//!   history.
 //!
 //! Types of other crates in the interface: those of [`pmapi`], [`pcp_pdu`], [`pcp_archive`], [`pcp_client`] and
 //! [`pcp_derive`].
@@ -38,8 +42,14 @@ mod base;
 mod context;
 mod derived;
 mod error;
+mod events;
+mod getdate;
+mod group;
 mod labels;
+mod local;
 mod lookup;
+mod posix;
+mod record;
 mod recorded;
 mod when;
 mod window;
@@ -47,9 +57,19 @@ mod zone;
 
 pub use context::Context;
 pub use error::ContextError;
+pub use events::{EVENT_FLAGS, EVENT_MISSED, EventRecord, unpack_events};
+pub use group::{
+    CounterWrap, Discrete, EventField, EventHandle, FetchGroup, GroupError, InDomHandle, InstanceValue, ItemHandle,
+    Value,
+};
+pub use local::{LocalAgent, LocalAgents, LocalError, LocalSpecError};
+pub use record::{HostRole, RecordError, RecordHost, RecordSetup, Recording, Replay};
 pub use recorded::Mode;
 pub use window::{TimeWindow, WindowOptions};
 pub use zone::{LocalTime, Zone};
+
+#[doc = include_str!("c_api.md")]
+pub mod c_api {}
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

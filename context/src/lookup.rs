@@ -7,20 +7,22 @@ use pmapi::{Desc, Error, InDom, Inst, PmId, Result};
 
 use crate::base::Base;
 use crate::context::Context;
+use crate::events;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 impl Context {
-    /// Looks up the metric with a name (pmLookupName(3)).
+    /// Looks up the metric with a name (pmLookupName(3)). Every context has `event.flags` and `event.missed`, whose
+    /// values [`unpack_events`](crate::unpack_events) creates. Lists of names do not contain them.
     ///
     /// # Errors
     /// `PM_ERR_NAME` for an unknown name, `PM_ERR_NONLEAF` for a name with only names below it. [Connection
     /// errors](pcp_client#connection-errors) of a pmcd.
     pub fn lookup_name(&mut self, name: &str) -> Result<PmId> {
         let found = self.base.lookup_name(name);
-        match (found, self.derived.pmid(name)) {
+        match (found, self.derived.pmid(name).or_else(|| events::pmid(name))) {
             (Err(Error::NAME | Error::NONLEAF), Some(pmid)) => Ok(pmid),
             (found, _) => found,
         }
@@ -29,12 +31,12 @@ impl Context {
     /// Returns the descriptor of a metric (pmLookupDesc(3)).
     ///
     /// # Errors
-    /// `PM_ERR_PMID` or `PM_ERR_PMID_LOG` for an unknown metric, `PM_ERR_BADDERIVE` for a derived metric whose definition
-    /// is wrong. [Connection errors](pcp_client#connection-errors) of a pmcd.
+    /// `PM_ERR_PMID` or `PM_ERR_PMID_LOG` for an unknown metric, `PM_ERR_BADDERIVE` for a derived metric whose
+    /// definition is wrong. [Connection errors](pcp_client#connection-errors) of a pmcd.
     pub fn lookup_desc(&mut self, pmid: PmId) -> Result<Desc> {
         match self.derived.desc(&mut self.base, pmid) {
             Some(found) => found,
-            None => self.base.lookup_desc(pmid),
+            None => self.base.lookup_desc(pmid).or_else(|e| events::desc(pmid).ok_or(e)),
         }
     }
 
@@ -46,11 +48,17 @@ impl Context {
         if let Some(definition) = self.derived.definition(pmid) {
             return Ok(vec![definition.name().to_owned()]);
         }
-        let names = match &mut self.base {
-            Base::Host(host) => host.name_all(pmid)?,
-            Base::Archive(recorded) => recorded.archive.metadata().names().names(pmid).map(text).collect(),
+        let found: Result<Vec<String>> = match &mut self.base {
+            Base::Host(host) => host.name_all(pmid),
+            Base::Local(local) => local.name_all(pmid),
+            Base::Archive(recorded) => Ok(recorded.archive.metadata().names().names(pmid).map(text).collect()),
         };
-        if names.is_empty() { Err(Error::PMID) } else { Ok(names) }
+        match (found, events::name(pmid)) {
+            (Ok(names), None) if names.is_empty() => Err(Error::PMID),
+            (Ok(names), Some(name)) if names.is_empty() => Ok(vec![name.to_owned()]),
+            (Err(Error::PMID | Error::NOAGENT), Some(name)) => Ok(vec![name.to_owned()]),
+            (found, _) => found,
+        }
     }
 
     /// Returns a name of a metric (pmNameID(3)).
@@ -68,6 +76,7 @@ impl Context {
     pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
         let found = match &mut self.base {
             Base::Host(host) => host.traverse(name),
+            Base::Local(local) => local.traverse(name),
             Base::Archive(recorded) => {
                 let below = recorded.archive.metadata().names().below(name.as_bytes());
                 below.map(|all| all.iter().map(|(name, _)| text(name)).collect())
@@ -104,7 +113,8 @@ impl Context {
         Ok(found.into_iter().collect())
     }
 
-    /// Returns all instances of a domain with their names (pmGetInDom(3)), of an archive as of the last fetch.
+    /// Returns all instances of a domain with their names (pmGetInDom(3)). For an archive, the instances are as of the
+    /// last fetch.
     ///
     /// # Errors
     /// `PM_ERR_INDOM` or `PM_ERR_INDOM_LOG` for an unknown domain; [connection
@@ -113,8 +123,8 @@ impl Context {
         self.base.in_dom(indom)
     }
 
-    /// Looks up an instance by name, of an archive as of the last fetch (pmLookupInDom(3)). The part of an instance's
-    /// name before its first blank is enough.
+    /// Looks up an instance by name (pmLookupInDom(3)). For an archive, the lookup is as of the last fetch. The part of
+    /// an instance's name before its first blank is enough.
     ///
     /// # Errors
     /// `PM_ERR_INST` or `PM_ERR_INST_LOG` when no instance has the name; errors of [`Context::in_dom`].
@@ -122,7 +132,7 @@ impl Context {
         self.base.lookup_in_dom(indom, name)
     }
 
-    /// Returns the name of an instance, of an archive as of the last fetch (pmNameInDom(3)).
+    /// Returns the name of an instance (pmNameInDom(3)). For an archive, the name is as of the last fetch.
     ///
     /// # Errors
     /// `PM_ERR_INST` or `PM_ERR_INST_LOG` for an unknown instance; errors of [`Context::in_dom`].
@@ -130,7 +140,7 @@ impl Context {
         self.base.name_in_dom(indom, inst)
     }
 
-    /// Returns every instance that a domain ever has in an archive, with its latest name (pmGetInDomArchive(3)).
+    /// Returns every instance that a domain has at any time in an archive, with its latest name (pmGetInDomArchive(3)).
     ///
     /// # Errors
     /// `PM_ERR_NOTARCHIVE` for a pmcd, `PM_ERR_INDOM_LOG` for an unknown domain.
@@ -157,8 +167,8 @@ impl Context {
         Ok(self.recorded()?.archive.metadata().name_ever(indom, word)?.to_vec())
     }
 
-    /// Returns the help text of a metric (pmLookupText(3)) or an instance domain (pmLookupInDomText(3)); the one-line
-    /// text in place of a missing full one.
+    /// Returns the help text of a metric (pmLookupText(3)) or an instance domain (pmLookupInDomText(3)). If the full
+    /// text is missing, returns the one-line text.
     ///
     /// # Errors
     /// `PM_ERR_TEXT` when there is no text, `PM_ERR_NOTHOST` in an archive without any. Errors of a pmcd for an unknown
@@ -173,6 +183,7 @@ impl Context {
         }
         match &mut self.base {
             Base::Host(host) => host.lookup_text(about, kind),
+            Base::Local(local) => local.lookup_text(about, kind),
             Base::Archive(recorded) => {
                 let meta = recorded.archive.metadata();
                 let level = if kind == TextKind::Help { TextLevel::Help } else { TextLevel::OneLine };

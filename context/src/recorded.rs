@@ -19,13 +19,14 @@ pub enum Mode {
     /// Current values of a pmcd (`PM_MODE_LIVE`).
     #[default]
     Live,
-    /// Values of the next record with one of the metrics (`PM_MODE_FORW`): the mode of a new context of an archive.
+    /// Values of the next record that has one of the metrics (`PM_MODE_FORW`). This is the mode of a new context of an
+    /// archive.
     Forward,
-    /// Values of the record before with one of the metrics (`PM_MODE_BACK`).
+    /// Values of the previous record that has one of the metrics (`PM_MODE_BACK`).
     Backward,
     /// Values at the origin, which each fetch moves by a step (`PM_MODE_INTERP`).
     Interpolated {
-        /// Nanoseconds between fetches: backward if they are negative or 0.
+        /// Nanoseconds between fetches. A step that is negative or 0 means backward.
         step: i64,
     },
 }
@@ -43,7 +44,7 @@ pub(crate) struct Recorded {
     pub(crate) time: Stamp,
     /// Time of the next interpolated sample.
     origin: Stamp,
-    names: HashMap<InDom, Names>,
+    names: HashMap<InDom, KnownInstances>,
 }
 
 /// Interpolator of the metrics of the last fetch.
@@ -55,7 +56,7 @@ struct Grid {
 
 /// Instances of a domain from a time on.
 #[derive(Debug)]
-struct Names {
+struct KnownInstances {
     from: Stamp,
     until: Option<Stamp>,
     list: Vec<(Inst, Vec<u8>)>,
@@ -149,7 +150,7 @@ impl Recorded {
         Ok(sample)
     }
 
-    /// Returns the next record whole (pmFetchArchive(3)).
+    /// Returns the next complete record (pmFetchArchive(3)).
     pub(crate) fn whole(&mut self) -> Result<Sample, ContextError> {
         let record = match self.mode {
             Mode::Interpolated { .. } => return Err(Error::MODE.into()),
@@ -164,8 +165,11 @@ impl Recorded {
     /// Returns the instances of a domain as of the time of the last sample, in their order.
     pub(crate) fn instances(&mut self, indom: InDom) -> Result<&[(Inst, Vec<u8>)], Error> {
         let time = self.time;
-        let is_known = |names: &Names| names.from <= time && names.until.is_none_or(|until| time < until);
-        if !self.names.get(&indom).is_some_and(is_known) {
+        if !self
+            .names
+            .get(&indom)
+            .is_some_and(|names| names.from <= time && names.until.is_none_or(|until| time < until))
+        {
             let meta = self.archive.metadata();
             let list = meta.instance_names().instances(indom, time)?;
             let list = list.iter().map(|instance| (Inst::new(instance.inst), instance.name.to_vec())).collect();
@@ -177,7 +181,7 @@ impl Recorded {
                 }
                 from = record.time;
             }
-            self.names.insert(indom, Names { from, until, list });
+            self.names.insert(indom, KnownInstances { from, until, list });
         }
         self.names.get(&indom).map(|names| &*names.list).ok_or(Error::INDOM_LOG)
     }

@@ -4,13 +4,16 @@ use pcp_pdu::event::Stamp;
 use pmapi::cnum::{self, is_space};
 use pmapi::spec::SpecError;
 
+use crate::getdate;
 use crate::zone::{Fields, Zone};
 
-/// Times that relative ones count from.
+/// Times from which relative times count.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) start: Stamp,
     pub(crate) end: Option<Stamp>,
+    /// Current time, for words such as "yesterday".
+    pub(crate) now: Stamp,
 }
 
 const SECOND: i128 = 1_000_000_000;
@@ -37,16 +40,31 @@ pub(crate) fn parse(text: &str, bounds: Bounds, zone: &Zone) -> Result<Stamp, Sp
         }
     };
     found.or_else(|e| {
-        let iso = zone.iso(rest.trim());
-        iso.map(|(seconds, nanoseconds)| Stamp { seconds, nanoseconds }).ok_or(e)
+        let iso = zone.iso(rest.trim()).map(|(seconds, nanoseconds)| Stamp { seconds, nanoseconds });
+        iso.or_else(|| words(rest, bounds, zone)).ok_or(e)
     })
 }
 
-/// Time of the calendar, in the words of ctime(3), of which any may be missing.
+/// Parses words of getdate. Words that count units are relative to a bound of the window, all others to the present.
+fn words(text: &str, bounds: Bounds, zone: &Zone) -> Option<Stamp> {
+    const UNITS: [&str; 8] = [" year", " month", " fortnight", " week", " day", " hour", " min", " sec"];
+    let text = text.trim_start_matches(|c| u8::try_from(c).is_ok_and(is_space));
+    let text = text.strip_prefix('@').unwrap_or(text).trim_start_matches(|c| u8::try_from(c).is_ok_and(is_space));
+    let lower = text.to_ascii_lowercase();
+    let is_back = lower.contains("last") || lower.contains("ago") || lower.starts_with('-');
+    let base = match UNITS.iter().any(|unit| lower.contains(unit)) {
+        false => bounds.now,
+        true => bounds.end.filter(|_| is_back).unwrap_or(bounds.start),
+    };
+    let seconds = getdate::parse(text, base.seconds, zone)?;
+    Some(Stamp { seconds, nanoseconds: 0 })
+}
+
+/// Calendar time in the format of ctime(3), of which any field may be missing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calendar {
     year: Option<i32>,
-    /// 0 is January.
+    /// Month: 0 is January.
     month: Option<i32>,
     day: Option<i64>,
     hour: Option<i64>,
@@ -58,7 +76,7 @@ struct Calendar {
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// Reader of words. What it does not recognize stays.
+/// Reader of words. It does not consume text that it does not recognize.
 struct Scan<'t> {
     text: &'t str,
     at: usize,
@@ -155,7 +173,7 @@ impl Calendar {
         Ok(time.filled())
     }
 
-    /// Fills in what is missing right of a field that is there.
+    /// Fills in missing fields to the right of fields that are present.
     fn filled(mut self) -> Calendar {
         let mut is_left = self.year.is_some();
         let mut fill = |field: &mut Option<i64>, default| {
@@ -174,7 +192,8 @@ impl Calendar {
         self
     }
 
-    /// Returns the time, whose missing fields on the left are those of `start`, or one more.
+    /// Returns the time. Fields missing on the left are those of `start`. If the result is before `start`, the last of
+    /// these fields is increased by one.
     fn stamp(self, start: Stamp, zone: &Zone, text: &str) -> Result<Stamp, SpecError> {
         let Some(second) = self.second else {
             // An empty text is the start itself.
@@ -187,7 +206,7 @@ impl Calendar {
             *above += i64::from(new < *field);
             *field = new;
         };
-        // Only the leftmost field that is there may move the one above it.
+        // Only the leftmost field that is present may advance the field to its left.
         match (self.year, self.month, self.day, self.hour, self.minute) {
             (Some(new), ..) => year = new.into(),
             (_, Some(new), ..) => set(&mut month, new.into(), &mut year),

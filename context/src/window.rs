@@ -1,4 +1,4 @@
-//! Time windows: what the options `-S`, `-T`, `-A` and `-O` of PCP's commands mean (PCPIntro(1)).
+//! Time windows: the options `-S`, `-T`, `-A` and `-O` of PCP's commands (PCPIntro(1)).
 
 use pcp_pdu::event::Stamp;
 use pmapi::spec::SpecError;
@@ -12,31 +12,38 @@ use crate::zone::Zone;
 /// 30min    +30min     from the start of the archive or now    -1hour    before the end of the archive
 /// @10:30   @ 16 Apr 10:30:00 2018   @2018-04-16T10:30:00Z     a time of the calendar
 /// ```
-/// What a time of the calendar leaves out on its left is that of the start, or of the next day or hour if it would be
-/// before it. The words that pmParseTimeWindow(3) accepts beside these, as "yesterday", are not supported.
+/// Fields that a calendar time leaves out on its left are those of the start. If the result would be before the start,
+/// the next day or hour is used.
+///
+/// ```text
+/// yesterday 5pm    monday    3 days ago    next month    16-Apr-2018 10:30 EST    4/16/2018
+/// ``` Dates in words are those of libpcp. Words that count units, such as "3 days ago", are relative to the end of the
+/// window if "last" or "ago" is among them, otherwise to its start. Other words, such as "yesterday", are relative to
+/// the present. There are three differences from libpcp: the `T` in an ISO 8601 time is not a time zone, a day that the
+/// month does not have is an error, and 2100 is not a leap year.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WindowOptions<'t> {
     /// Start (`-S`).
     pub start: Option<&'t str>,
     /// End (`-T`).
     pub end: Option<&'t str>,
-    /// Interval that start and origin are multiples of (`-A`).
+    /// Interval to whose multiples start and origin are aligned (`-A`).
     pub align: Option<&'t str>,
     /// Time of the first sample (`-O`).
     pub origin: Option<&'t str>,
 }
 
-/// Time window.
+/// Result of [`WindowOptions::parse`]: the times between which values are requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TimeWindow {
-    /// Start.
+    /// Start of the window.
     pub start: Stamp,
-    /// End; `None` for one that is open, of live values.
+    /// End of the window, or `None` for live values without an end.
     pub end: Option<Stamp>,
     /// Time of the first sample.
     pub origin: Stamp,
-    /// Why a time could not be aligned, which is then as it was.
+    /// Reason why a time could not be aligned. The time is then unchanged.
     pub warning: Option<SpecError>,
 }
 
@@ -54,12 +61,22 @@ fn stamp(nanoseconds: i128) -> Stamp {
 }
 
 impl WindowOptions<'_> {
-    /// Computes the window within `start` and `end` of an archive, or from now on without an end (pmParseTimeWindow(3)).
+    /// Computes the window within `start` and `end` of an archive, or from the present time on without an end
+    /// (pmParseTimeWindow(3)).
     ///
     /// # Errors
-    /// [`SpecError`] for a text that is no time or no interval, and for an interval of 0 to align with.
+    /// [`SpecError`] for an invalid time or interval, and for an alignment of 0.
     pub fn parse(&self, start: Stamp, end: Option<Stamp>, zone: &Zone) -> Result<TimeWindow, SpecError> {
-        let log = Bounds { start, end };
+        self.parse_at(Stamp::now(), start, end, zone)
+    }
+
+    /// Computes the window as [`WindowOptions::parse`] does, with `now` as the current time. Words such as "yesterday"
+    /// count from it.
+    ///
+    /// # Errors
+    /// Those of [`WindowOptions::parse`].
+    pub fn parse_at(&self, now: Stamp, start: Stamp, end: Option<Stamp>, zone: &Zone) -> Result<TimeWindow, SpecError> {
+        let log = Bounds { start, end, now };
         let mut window = TimeWindow { start, end, origin: start, warning: None };
         if let Some(text) = self.start {
             window.start = when::parse(text, log, zone)?.max(start);
@@ -73,14 +90,14 @@ impl WindowOptions<'_> {
             }
         }
         if let Some(text) = self.end {
-            let bounds = Bounds { start: window.start, end };
+            let bounds = Bounds { start: window.start, end, now };
             window.end = Some(when::parse(text, bounds, zone)?.min(end.unwrap_or(NEVER)));
         }
         window.origin = window.start;
         if let Some(text) = self.origin {
             let last = window.end.unwrap_or(NEVER);
-            let origin = when::parse(text, Bounds { start: window.start, end: window.end }, zone)?;
-            // A window whose end is before its start has the end as the origin.
+            let origin = when::parse(text, Bounds { start: window.start, end: window.end, now }, zone)?;
+            // If the window's end is before its start, the end becomes the origin.
             window.origin = if origin < window.start { window.start } else { origin.min(last) };
             if let (Some((text, delta)), Some(end)) = (align, window.end) {
                 let mut at = up(nanoseconds(window.origin), delta);

@@ -1,13 +1,18 @@
-//! Time zones.
+//! Time zones, and local times in them.
+
+use std::io::Read as _;
+use std::path::Path;
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use pmapi::Error;
 
+use crate::posix;
+
 /// Time zone of times that are shown or parsed.
 ///
-/// libpcp has one current zone for a process (pmUseZone(3)); here a zone is a value.
+/// libpcp has one current zone for each process (pmUseZone(3)). In this crate a zone is a value.
 #[derive(Clone, Debug)]
 pub struct Zone {
     text: String,
@@ -54,35 +59,45 @@ impl std::fmt::Display for LocalTime {
 impl Zone {
     /// Returns the zone of the process: `$TZ`, or that of the system.
     pub fn system() -> Zone {
-        Zone { text: std::env::var("TZ").unwrap_or_default(), zone: TimeZone::system() }
+        let text = match std::env::var_os("TZ") {
+            // Without a variable, the C library has the zone of this file. To find the zone's name, jiff would read
+            // all directories of the time zone database.
+            None => {
+                let zone = file(Path::new("/etc/localtime")).unwrap_or_else(TimeZone::system);
+                return Zone { text: String::new(), zone };
+            }
+            Some(text) => text.into_string().unwrap_or_default(),
+        };
+        let zone = from_text(text.strip_prefix(':').unwrap_or(&text));
+        Zone { text, zone }
     }
 
     /// Returns the zone with a text as in `$TZ`: the name of a file of the time zone database, or the form of POSIX
-    /// (pmNewZone(3)). As in libpcp, three letters are a name for UTC. Any other text is UTC too, as in the C library.
+    /// (pmNewZone(3)). As in libpcp, any three letters mean UTC. As in the C library, any other text means UTC too.
     ///
     /// # Errors
-    /// `-EINVAL` for a text that is empty or might lead out of the database: one that starts with a slash, or has two
-    /// dots or characters other than letters, digits and `/_+-.:,"'`.
+    /// `-EINVAL` for a text that is empty or might leave the database: one that starts with a slash, or has two dots or
+    /// characters other than letters, digits and `/_+-.:,"'`.
     pub fn named(text: &str) -> Result<Zone, Error> {
         const INVALID: i32 = 22;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_+-.:,\"'".contains(c);
-        if text.is_empty() || text.starts_with('/') || text.contains("..") || !text.chars().all(is_plain) {
+        if text.is_empty()
+            || text.starts_with('/')
+            || text.contains("..")
+            || !text.chars().all(|c| c.is_ascii_alphanumeric() || "/_+-.:,\"'".contains(c))
+        {
             return Err(Error::from_errno(INVALID));
         }
         let name = text.strip_prefix(':').unwrap_or(text);
-        let zone = match text.len() {
-            3 => TimeZone::posix(&format!("{text}+0")).ok(),
-            _ => TimeZone::get(name).ok().filter(|_| !name.is_empty()).or_else(|| TimeZone::posix(name).ok()),
-        };
-        Ok(Zone { text: text.to_owned(), zone: zone.unwrap_or(TimeZone::UTC) })
+        let zone = if text.len() == 3 { TimeZone::UTC } else { from_text(name) };
+        Ok(Zone { text: text.to_owned(), zone })
     }
 
-    /// Returns the text that the zone was made from (pmWhichZone(3)); empty for that of the system.
+    /// Returns the text from which the zone was created (pmWhichZone(3)). It is empty for the system's zone.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the local time of seconds since the epoch (pmLocaltime(3)). Times beyond the year 9999 are the epoch.
+    /// Converts seconds since the epoch to local time (pmLocaltime(3)). Times beyond the year 9999 become the epoch.
     pub fn local(&self, seconds: i64) -> LocalTime {
         let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
         let offset = self.zone.to_offset(time);
@@ -106,7 +121,7 @@ impl Zone {
     }
 
     /// Returns the seconds since the epoch of a local time (mktime(3)), whose fields may be outside of their ranges:
-    /// day 0 is the last one of the month before. `None` for a time beyond the calendar.
+    /// day 0 is the last day of the previous month. Returns `None` for a time beyond the calendar.
     pub(crate) fn seconds(&self, local: &Fields) -> Option<i64> {
         let months = i64::from(local.month) - 1;
         let year = i16::try_from(i64::from(local.year) + months.div_euclid(12)).ok()?;
@@ -116,6 +131,11 @@ impl Zone {
         let seconds = (local.hour * 60 + local.minute) * 60 + local.second;
         let time: DateTime = first.checked_add(days).ok()?.checked_add(Span::new().try_seconds(seconds).ok()?).ok()?;
         Some(self.zone.to_timestamp(time).ok()?.as_second())
+    }
+
+    /// Returns whether daylight saving time is in use.
+    pub(crate) fn is_summer(&self, seconds: i64) -> bool {
+        Timestamp::from_second(seconds).is_ok_and(|time| self.zone.to_offset_info(time).dst().is_dst())
     }
 
     /// Returns the time of a date in the form of ISO 8601, in seconds and nanoseconds since the epoch.
@@ -128,11 +148,42 @@ impl Zone {
     }
 }
 
+/// Folder of the time zone database, unless `$TZDIR` names another.
+const DATABASE: &str = "/usr/share/zoneinfo";
+/// Largest file of a zone that is read, in bytes. Those of the database have up to 4 KiB.
+const LARGEST: u64 = 1 << 20;
+
+/// Returns the zone of a file of the time zone database, or of a text in the form of POSIX; otherwise UTC.
+fn from_text(name: &str) -> TimeZone {
+    if name.is_empty() {
+        return TimeZone::UTC;
+    }
+    let folder = std::env::var_os("TZDIR").unwrap_or_else(|| DATABASE.into());
+    let known = file(&Path::new(&folder).join(name)).or_else(|| posix::zone(name));
+    known.unwrap_or(TimeZone::UTC)
+}
+
+/// Reads the file of a zone. Directories, devices and damaged files give `None`.
+fn file(path: &Path) -> Option<TimeZone> {
+    let file = pmapi::file::open(path).ok()?;
+    file.metadata().ok().filter(|meta| meta.is_file() && meta.len() <= LARGEST)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    TimeZone::tzif("file", &bytes).ok()
+}
+
+/// Returns the seconds since the epoch of the start of a day, in UTC. `None` for a day that the calendar does not have.
+pub(crate) fn utc(year: i64, month: i64, day: i64) -> Option<i64> {
+    let field = |number: i64| i8::try_from(number).ok();
+    let day = Date::new(i16::try_from(year).ok()?, field(month)?, field(day)?).ok()?;
+    Some(TimeZone::UTC.to_timestamp(day.to_datetime(jiff::civil::Time::midnight())).ok()?.as_second())
+}
+
 /// Fields of a local time that may be outside of their ranges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     pub(crate) year: i32,
-    /// 1 is January.
+    /// Month: 1 is January.
     pub(crate) month: i32,
     pub(crate) day: i64,
     pub(crate) hour: i64,
@@ -152,6 +203,7 @@ mod tests {
         assert_eq!(shown("EST-11", 0), "Thu Jan  1 11:00:00 1970");
         assert_eq!(shown("EST-11EST-10,89/2:00,299/2:00", 1_523_836_800), "Mon Apr 16 10:00:00 2018");
         assert_eq!(shown("EST-11EST-10,89/2:00,299/2:00", 1_516_060_800), "Tue Jan 16 11:00:00 2018");
+        assert_eq!(shown("CET-1CEST", 1_531_699_200), "Mon Jul 16 02:00:00 2018");
         assert_eq!(shown("nonsense", 0), "Thu Jan  1 00:00:00 1970");
         for text in ["", "/etc/passwd", "a/../b", "a b", "a;b"] {
             assert!(Zone::named(text).is_err(), "{text}");

@@ -64,7 +64,7 @@ fn an_archive() {
     assert!(context.lookup_labels(pmid).unwrap().is_empty());
     context.profile_mut().add(indom, &[five]);
     assert_eq!(values(&mut context, pmid).len(), 1);
-    // The copy goes on from the same position.
+    // The copy continues from the same position.
     let mut copy = context.duplicate().unwrap();
     assert_eq!(copy.fetch(&[pmid]).unwrap().time(), context.time().unwrap());
     assert_eq!(context.set_mode(Mode::Live, None), Err(Error::MODE));
@@ -98,7 +98,7 @@ fn modes_of_an_archive() {
     assert_eq!(context.fetch_archive().unwrap_err().code(), Error::MODE);
     let times: Vec<_> = (0..5).map(|_| context.fetch(&[pmid]).unwrap().time()).collect();
     assert!(times.windows(2).all(|pair| pair[1].seconds - pair[0].seconds == 1), "{times:?}");
-    // Another list of metrics goes on at the same origin.
+    // Fetches of another list of metrics continue at the same origin.
     let uptime = context.lookup_name("hinv.ncpu").unwrap();
     assert_eq!(context.fetch(&[uptime, pmid]).unwrap().time().seconds, times[4].seconds + 1);
 }
@@ -115,7 +115,7 @@ fn derived_metrics_of_a_context() {
     context.add_derived("kernel.all.load", "hinv.ncpu").unwrap();
     let wrong = context.add_derived("my.wrong", "no.such + 1").unwrap();
     assert!(context.add_derived("my.load", "1").is_err());
-    // A metric of the archive stands before one of the context, and that before one of all contexts.
+    // A metric of the archive takes precedence over one of the context, and that over one of all contexts.
     let load = context.lookup_name("kernel.all.load").unwrap();
     assert_eq!(context.lookup_name("my.load"), Ok(double));
     assert_eq!(context.name_id(double).as_deref(), Ok("my.load"));

@@ -1,4 +1,4 @@
-//! What holds for every text as an expression and as a configuration. The fuzz target `derive` and the stage `texts` of
+//! Properties of every text as an expression and as a configuration. The fuzz target `derive` and the stage `texts` of
 //! `qa/campaign` share it.
 
 use std::time::Duration;
@@ -8,8 +8,8 @@ use pcp_derive::{
 };
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
-/// Registers a text and the part after its name, binds what parses, and evaluates it in two samples. A syntax error lies
-/// within its text, and values have the type of their metric.
+/// Registers a text, and the part after its name. Binds valid definitions, and evaluates them in two samples. A syntax
+/// error lies within its text, and values have the type of their metric.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     let mut definitions = Definitions::new(Scope::Global);
     let expression = text.split_once([' ', '=']).map_or(text, |(_, expression)| expression);

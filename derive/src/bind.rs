@@ -10,7 +10,7 @@ use super::expr::{Expr, Function, Kind, Spec};
 use super::program::{Bound, Operand, Root};
 use super::rules::Meta;
 use super::values::Column;
-use super::{BindError, Definition, Evaluator, Metadata, Missing};
+use super::{BindError, Definition, Evaluator, Metadata, Missing, trace};
 use pmapi::Desc;
 
 const UNKNOWN: &str = "Unknown operand metric";
@@ -19,13 +19,13 @@ const NO_METADATA: &str = "Metadata for operand metric not available";
 /// Largest cycle whose path names all of its definitions.
 const LONGEST_PATH: usize = 20;
 
-/// What [`Evaluator::bind`] makes of a metric that does not exist.
+/// Handling of metrics that do not exist, by [`Evaluator::bind`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum UnknownNames {
-    /// A definition that refers to it has an error.
+    /// Definitions that refer to the metric have an error.
     #[default]
     Refused,
-    /// It is a metric without values (the control [`OptionNovalue`](super::Control::OptionNovalue)).
+    /// The metric has no values (the control [`OptionNovalue`](super::Control::OptionNovalue)).
     NoValue,
 }
 
@@ -59,7 +59,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
     }
 
     fn run(mut self) -> Evaluator {
-        // Definitions being bound, each because the one before refers to it.
+        // Definitions being bound. Each is needed by the one before it.
         let mut begun = Vec::new();
         for number in 0..self.definitions.len() {
             begun.push(number);
@@ -93,13 +93,10 @@ impl<'a, M: Metadata> Binder<'a, M> {
 
     /// Returns a definition that is not bound yet and that this one refers to.
     fn next_needed(&mut self, number: usize) -> Option<usize> {
-        let unbound = |binder: &Self, name: &str| {
-            let number = *binder.by_name.get(name)?;
-            (!matches!(binder.progress[number], Progress::Done(_))).then_some(number)
-        };
         let names = self.expr(number).names();
         for name in names {
-            if let Some(needed) = unbound(self, name) {
+            let needed = self.by_name.get(name).copied();
+            if let Some(needed) = needed.filter(|number| !matches!(self.progress[*number], Progress::Done(_))) {
                 if self.look_up(name) == Err(Missing::Name) {
                     return Some(needed);
                 }
@@ -202,7 +199,7 @@ impl<'a, M: Metadata> Binder<'a, M> {
 }
 
 pub(crate) fn meta(desc: &Desc) -> Meta {
-    Meta { ty: desc.ty, indom: desc.indom, semantics: desc.semantics, units: desc.units }
+    Meta { ty: desc.ty, indom: desc.indom, semantics: desc.semantics, nominal: desc.semantics, units: desc.units }
 }
 
 /// Returns the expression as semantic errors show it, with `novalue()` in place of unknown names.
@@ -214,7 +211,7 @@ fn without_unknown<'a>(expr: &'a Expr, names: &[Option<Resolved>]) -> Cow<'a, Ex
     shown
 }
 
-/// Returns the nodes whose names may be unknown: all of a ternary, and the operand of `defined`.
+/// Returns the nodes whose names may be unknown: all nodes of a ternary, and the operand of `defined`.
 fn lazy_names(expr: &Expr) -> Vec<bool> {
     let mut lazy = vec![false; expr.nodes.len()];
     for id in (0..expr.nodes.len()).rev() {
@@ -229,8 +226,8 @@ fn lazy_names(expr: &Expr) -> Vec<bool> {
 impl Evaluator {
     /// Binds definitions; libpcp does this for all registered definitions in a new context.
     ///
-    /// A definition with an error keeps it ([`Evaluator::desc`]), and the others work. Of several definitions with one
-    /// name, the first counts. [`Controls::unknown_names`](super::Controls::unknown_names) returns what the
+    /// An error of one definition does not affect the others; [`Evaluator::desc`] returns it. Of several definitions
+    /// with one name, the first counts. [`Controls::unknown_names`](super::Controls::unknown_names) returns what the
     /// user has chosen for `unknown`.
     pub fn bind<'a>(
         definitions: impl IntoIterator<Item = &'a Definition>,
@@ -242,6 +239,10 @@ impl Evaluator {
         let names = definitions.iter().enumerate().rev().map(|(at, def)| (def.name.clone(), at as u32)).collect();
         let mut evaluator = Binder::new(definitions, metadata, unknown).run();
         (evaluator.definitions, evaluator.names) = (own, names);
+        if trace::shows_binding() {
+            let named = evaluator.ids().zip(&evaluator.definitions);
+            named.for_each(|(id, (name, _))| trace::bound(name, evaluator.desc(id)));
+        }
         evaluator
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct Checked {
     unknown: Vec<usize>,
 }
 
-/// Returns what libpcp has as the descriptor of an unknown metric: all zeros.
+/// Returns libpcp's descriptor of an unknown metric: all zeros.
 fn unknown() -> Meta {
     let indom = InDom::from_word(0).unwrap_or(InDom::new(Domain::DYNAMIC, Serial::new(0)));
     Meta { indom: Some(indom), ..Meta::singular(Type::I32, Semantics::Instant) }
@@ -160,6 +160,7 @@ impl Checked {
             ty: spec.ty.unwrap_or(base.ty),
             indom: spec.indom.unwrap_or(base.indom),
             semantics: spec.semantics.unwrap_or(base.semantics),
+            nominal: spec.semantics.unwrap_or(base.nominal),
             units: spec.units.unwrap_or(base.units),
         }
     }
@@ -190,7 +191,7 @@ impl Checked {
         let novalue = |id: NodeId| {
             matches!(expr.node(id), Kind::NoValue { .. }) || matches!(names[id as usize], Some(Resolved::NoValue))
         };
-        let meta = match chosen {
+        let mut meta = match chosen {
             Some(true) => l,
             Some(false) => r,
             None => {
@@ -200,6 +201,9 @@ impl Checked {
         };
         if chosen.is_none() && !novalue(left) && !novalue(right) {
             rules::arms(&l, &r).map_err(|reason| Fault { node: id, arms: true, reason })?;
+            if l.semantics != r.semantics {
+                meta.semantics = l.nominal;
+            }
         }
         let fault = |reason| Err(Fault { node: id, arms: false, reason });
         let guard = self.meta(guard);

@@ -99,7 +99,7 @@ pub fn read_files(paths: &str, found: &mut dyn FnMut(&Path, io::Result<Vec<u8>>)
     paths.split(':').filter(|path| !path.is_empty()).for_each(|path| walk.read_below(Path::new(path), 0));
 }
 
-/// Most files and directories that are read.
+/// Largest number of files and directories that are read.
 const MOST: usize = 10_000;
 /// Largest number of nested directories.
 const DEEPEST: usize = 100;

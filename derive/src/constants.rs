@@ -66,7 +66,7 @@ impl Parser<'_> {
                 Keyword::Semantics => spec.semantics = Some(self.semantics(value)?),
                 Keyword::Units => spec.units = Some(self.units(value)?),
                 Keyword::InDom => spec.indom = Some(self.indom(value)?),
-                // Only the last one counts, and the others are not looked up.
+                // Only the last one counts. The others are not looked up.
                 Keyword::Meta => {
                     if let Some(earlier) = meta {
                         self.expr.nodes.truncate(earlier as usize);

@@ -61,11 +61,12 @@ pub enum Setter {
 pub struct Controls {
     values: [i32; ALL.len()],
     by_environment: [bool; ALL.len()],
+    on_debug: Option<fn(Control, i32)>,
 }
 
 impl Default for Controls {
     fn default() -> Controls {
-        Controls { values: [-1, -1, 0, 0, 0, 0], by_environment: [false; ALL.len()] }
+        Controls { values: [-1, -1, 0, 0, 0, 0], by_environment: [false; ALL.len()], on_debug: None }
     }
 }
 
@@ -93,10 +94,24 @@ impl Controls {
         }
         self.values[at] = value;
         self.by_environment[at] |= setter == Setter::Environment;
+        let is_debug = matches!(control, Control::DebugSyntax | Control::DebugSemantics | Control::DebugEval);
+        if let Some(on_debug) = self.on_debug.filter(|_| is_debug) {
+            on_debug(control, value);
+        }
         Ok(())
     }
 
-    /// Returns what [`Control::OptionNovalue`] makes of metrics that do not exist.
+    /// Sets the function that is called with each of the three debug controls that is set, and its value.
+    ///
+    /// The crate reports the selected events to `tracing`, at level DEBUG. Targets of the events are `derive,appl0` for
+    /// parsed expressions, `derive,appl1` for bound definitions, `derive,appl2` for values, and `derive` for
+    /// definitions that are refused or cannot be bound. These are the debug options (pmSetDebug(3)) that libpcp sets
+    /// with the controls. The caller decides what its log shows.
+    pub fn on_debug(&mut self, call: fn(Control, i32)) {
+        self.on_debug = Some(call);
+    }
+
+    /// Returns the handling of metrics that do not exist, by [`Control::OptionNovalue`].
     pub fn unknown_names(&self) -> UnknownNames {
         if self.get(Control::OptionNovalue) == 1 { UnknownNames::NoValue } else { UnknownNames::Refused }
     }
@@ -113,7 +128,7 @@ impl Controls {
     /// Sets controls from a text: `NAME=NUMBER`, separated by commas.
     ///
     /// Returns the errors, without the position that libpcp prints before them. After an unknown name or a value that
-    /// [`Controls::set`] refuses, the rest of the text still counts; after any other error it does not.
+    /// [`Controls::set`] refuses, it continues with the next control. After any other error it stops.
     pub fn set_from_text(&mut self, setter: Setter, text: &str) -> Vec<ControlError> {
         let mut errors = Vec::new();
         let mut rest = Some(text);
@@ -157,10 +172,10 @@ fn number(text: &str) -> Option<i32> {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// No `=` follows. The field is the rest of the text.
+    /// The `=` is missing. The field is the rest of the text.
     #[error("missing '=' in derived metric control ({0})")]
     NoEquals(String),
-    /// Nothing follows `=`. The field is the rest of the text.
+    /// The value after `=` is missing. The field is the rest of the text.
     #[error("missing value in derived metric control ({0})")]
     NoValue(String),
     /// The value is not a number.
@@ -179,7 +194,7 @@ pub enum ControlError {
     Failed {
         /// Name of the control, as written.
         name: String,
-        /// The value.
+        /// The refused value.
         value: i32,
         /// Error of [`Controls::set`].
         why: Error,
@@ -198,7 +213,7 @@ impl ControlError {
 pub enum Severity {
     /// A part of the line is ignored.
     Warning,
-    /// The line, or the rest of it, is ignored.
+    /// The line, or its remainder, is ignored.
     Error,
 }
 

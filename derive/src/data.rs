@@ -14,7 +14,7 @@ pub(crate) enum Data {
     Bytes(Bytes),
 }
 
-/// Byte strings, one behind the other.
+/// Byte strings, one after the other in a single allocation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bytes {
     bytes: Vec<u8>,
@@ -43,7 +43,7 @@ impl Bytes {
     }
 }
 
-/// Expands one piece of code for every type of column.
+/// Expands the same code for each type of column.
 macro_rules! each {
     ($data:expr, $column:ident => $number:expr, $bytes:ident => $other:expr) => {
         match $data {
@@ -258,8 +258,8 @@ macro_rules! number {
     )*};
 }
 
-/// Returns the value itself: operations on integers and `FLOAT` have no scale, because scaled ones are computed as
-/// doubles.
+/// Returns the value unchanged: operations on integers and `FLOAT` have no scale, because operations with a scale are
+/// computed as doubles.
 fn unscaled<T>(value: T, _scale: Scale) -> T {
     value
 }

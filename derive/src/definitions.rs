@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::expr::Expr;
 use super::parser::parse;
-use super::{RegisterError, Scope};
+use super::{RegisterError, Scope, trace};
 use pmapi::{Error, PmId};
 
 /// Kind of help text (`PM_TEXT_ONELINE`, `PM_TEXT_HELP`).
@@ -58,7 +58,8 @@ impl Definition {
         self.pmid
     }
 
-    /// Sets a second name by which other definitions can refer to this one. A definition with that name comes first.
+    /// Sets a second name by which other definitions can refer to this one. A definition with that name takes
+    /// precedence.
     pub fn set_alias(&mut self, alias: &str) {
         self.alias = Some(alias.into());
     }
@@ -102,7 +103,7 @@ fn checked_name(name: &str) -> Result<Box<str>, RegisterError> {
     if is_name(name) { Ok(name.into()) } else { Err(RegisterError::Name(name.to_owned())) }
 }
 
-/// Whether `text` is a valid metric name.
+/// Returns whether `text` is a valid metric name.
 pub(crate) fn is_name(text: &str) -> bool {
     // As in C, a dot at the end is accepted.
     text.strip_suffix('.').unwrap_or(text).split('.').all(|part| {
@@ -145,6 +146,12 @@ impl Definitions {
     /// The first of [`RegisterError::TooMany`], [`RegisterError::Duplicate`], [`RegisterError::Syntax`],
     /// [`RegisterError::Name`] and [`RegisterError::NoPmId`] that applies.
     pub fn register(&mut self, name: &str, expr: &str) -> Result<&mut Definition, RegisterError> {
+        let result = self.add(name, expr);
+        trace::registered(name, expr, result.as_ref().map(|definition| &definition.expr));
+        result
+    }
+
+    fn add(&mut self, name: &str, expr: &str) -> Result<&mut Definition, RegisterError> {
         if self.limit.is_some_and(|limit| self.list.len() >= limit) {
             return Err(RegisterError::TooMany(self.scope));
         }

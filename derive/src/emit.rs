@@ -256,13 +256,12 @@ fn factor(from: Units, to: Units, ty: Type) -> Option<Factor> {
 }
 
 fn ratio(from: Units, to: Units, mul: u64, div: u64) -> Factor {
-    let same = |value: u64| {
+    let limit = (0..63).map(|bit| 1 << bit).find(|&value: &u64| {
         let signed = Atom::I64(eval::signed(value as i64, mul, div));
         let unsigned = Atom::U64(eval::unsigned(value, mul, div));
-        from.convert(to, Atom::I64(value as i64)) == Ok(signed) && from.convert(to, Atom::U64(value)) == Ok(unsigned)
-    };
-    let limit = (0..63).map(|bit| 1 << bit).find(|value| !same(*value)).unwrap_or(1 << 63);
-    Factor::Ratio { mul, div, limit }
+        from.convert(to, Atom::I64(value as i64)) != Ok(signed) || from.convert(to, Atom::U64(value)) != Ok(unsigned)
+    });
+    Factor::Ratio { mul, div, limit: limit.unwrap_or(1 << 63) }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl SyntaxError {
 }
 
 impl From<RegisterError> for SyntaxError {
-    /// Returns the syntax error. Other errors concern the expression as a whole, so that they are at its start.
+    /// Returns the syntax error. Other errors concern the whole expression, so their position is its start.
     fn from(error: RegisterError) -> SyntaxError {
         match error {
             RegisterError::Syntax(error) => error,
@@ -92,7 +92,7 @@ fn whole(error: &impl fmt::Display) -> SyntaxError {
     SyntaxError { offset: 0, reason: Some(error.to_string()) }
 }
 
-/// Formats the failed call, the expression, a caret below it and the reason.
+/// Formats the failed call, the expression with a caret below, and the reason.
 fn place(what: &str, name: &str, expr: &str, error: &SyntaxError) -> String {
     let offset = error.offset;
     let reason = error.reason.as_ref().map_or(String::new(), |reason| format!("{reason}\n"));

@@ -177,7 +177,7 @@ impl Instance {
 }
 
 impl Pattern {
-    /// Finds the matching instances. Asks the source only for the names of new ones.
+    /// Finds the matching instances. Asks the source only for the names of new instances.
     fn find(&mut self, ids: &Arc<InstIds>, source: &mut impl Source) {
         let known = std::mem::take(&mut self.known);
         self.complete = true;
@@ -441,12 +441,12 @@ impl Factor {
     }
 }
 
-/// Converts a signed integer. Rounds half up and wraps around on overflow, as pmConvScale(3) does.
+/// Scales a signed integer. Rounds half up and wraps around on overflow, as pmConvScale(3) does.
 pub(crate) fn signed(value: i64, mul: u64, div: u64) -> i64 {
     value.wrapping_mul(mul as i64).wrapping_add((div / 2) as i64).wrapping_div((div as i64).max(1))
 }
 
-/// Converts an unsigned integer. Rounds half up and wraps around on overflow, as pmConvScale(3) does.
+/// Scales an unsigned integer. Rounds half up and wraps around on overflow, as pmConvScale(3) does.
 pub(crate) fn unsigned(value: u64, mul: u64, div: u64) -> u64 {
     value.wrapping_mul(mul).wrapping_add(div / 2) / div.max(1)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::eval::{Run, Scratch};
 use super::program::{Bound, Operand, Root, Slot, Step};
 use super::values::{Column, InstIds, Load};
-use super::{BindError, Source};
+use super::{BindError, Source, trace};
 use pmapi::{Desc, Error, InDom};
 
 /// Definitions bound to the metrics of a source, with the values of the last sample.
@@ -93,8 +93,8 @@ impl Evaluator {
         Ok(Desc { pmid: *pmid, ty: meta.ty, indom: meta.indom, semantics: meta.semantics, units: meta.units })
     }
 
-    /// Returns, for each definition in its order, whether its values depend on earlier samples. They do if it uses `delta` or
-    /// `rate`, or refers to a definition that does.
+    /// Returns, for each definition in its order, whether its values depend on earlier samples. They do if it uses
+    /// `delta` or `rate`, or refers to a definition that does.
     pub fn have_history(&self) -> Vec<bool> {
         let mut bound = Vec::with_capacity(self.bound.len());
         for definition in &self.bound {
@@ -171,6 +171,16 @@ impl Evaluator {
                 run.step(step);
             }
         }
+        if trace::shows_values() {
+            for (id, (name, _)) in self.ids().zip(&self.definitions).filter(|(id, _)| self.plans(plan, *id)) {
+                trace::evaluated(name, stamp, self.values(id));
+            }
+        }
+    }
+
+    /// Returns whether a plan evaluates a definition.
+    fn plans(&self, plan: &Plan, id: DefinitionId) -> bool {
+        self.order.get(id.0).is_some_and(|at| plan.bound.binary_search(at).is_ok())
     }
 
     fn load(&mut self, number: usize, source: &mut impl Source) {
@@ -192,8 +202,8 @@ impl Evaluator {
     /// Returns the values of a definition in the last sample in which it was evaluated.
     ///
     /// # Errors
-    /// `PM_ERR_BADDERIVE` if binding the definition failed, `PM_ERR_PMID` if the evaluator has no such definition. Otherwise
-    /// the error that stands in place of the values.
+    /// `PM_ERR_BADDERIVE` if binding the definition failed, `PM_ERR_PMID` if the evaluator has no such definition.
+    /// Otherwise the error that stands in place of the values.
     pub fn values(&self, id: DefinitionId) -> Result<&Column, Error> {
         let root = self.root(id).map_err(|why| if why.is_some() { Error::BADDERIVE } else { Error::PMID })?;
         let values = self.slots.get(root.slot as usize).ok_or(Error::PMID)?;

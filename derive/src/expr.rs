@@ -8,8 +8,8 @@ use pmapi::{InDom, Semantics, Type, Units};
 /// Index of a node in [`Expr`].
 pub(crate) type NodeId = u32;
 
-/// Expression as a list of nodes. Operands stand before the nodes that use them, and the last node is the whole. So no
-/// pass over the nodes recurses, however deeply they are nested.
+/// Expression as a list of nodes. Operands come before the nodes that use them, and the last node is the whole
+/// expression. So no pass over the nodes recurses, however deeply they are nested.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expr {
     pub(crate) nodes: Vec<Node>,
@@ -157,7 +157,7 @@ impl Function {
         }
     }
 
-    /// Whether the operand must be the name of a metric.
+    /// Returns whether the operand must be the name of a metric.
     pub(crate) fn takes_name(self) -> bool {
         !matches!(self, Function::Delta | Function::Instant | Function::Rate | Function::Scalar)
     }
@@ -185,7 +185,7 @@ impl Expr {
         id
     }
 
-    /// Returns every metric name in the order of the text, also those of `meta=`.
+    /// Returns every metric name in the order of the text, including those of `meta=`.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().filter_map(|node| match &node.kind {
             Kind::Name(name) => Some(&**name),

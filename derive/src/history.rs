@@ -8,7 +8,7 @@ use super::join::Join;
 use super::values::{Column, InstIds};
 use pmapi::Error;
 
-/// Error in place of values, or none.
+/// Success, or the error in place of values.
 type Status = Result<(), Error>;
 
 /// Conversion of a difference to a rate.
@@ -81,7 +81,7 @@ impl History {
         self.remember(of, stamp);
     }
 
-    /// Computes the difference per second of each instance that both samples have.
+    /// Computes the rate per second of each instance that both samples have.
     pub(crate) fn rate(&mut self, of: &Column, rate: Rate, stamp: Duration, output: &mut Column) {
         let mut kept = std::mem::take(&mut self.kept);
         match self.pairs(of) {
@@ -90,17 +90,17 @@ impl History {
             Ok((ids, pairs, before)) => {
                 output.data.clear();
                 kept.clear();
-                let seconds = (stamp - before).as_secs_f64();
+                // Rounded once, as libpcp's is.
+                let seconds = (stamp - before).as_nanos() as f64 / 1e9;
                 if let Data::Double(rates) = &mut output.data {
                     let mut instances = ids.list.iter();
-                    let mut take = |difference: Option<f64>| {
+                    rates_of(&pairs, rate.counter, &mut |difference| {
                         let id = instances.next();
                         if let (Some(difference), Some(id)) = (difference, id) {
                             rates.push(difference / seconds * rate.time_scale);
                             kept.push(*id);
                         }
-                    };
-                    rates_of(&pairs, rate.counter, &mut take);
+                    });
                 }
                 if kept.len() == ids.list.len() { output.set_ids(ids) } else { output.set_list(&kept) }
             }
@@ -110,8 +110,8 @@ impl History {
         self.remember(of, stamp);
     }
 
-    /// Returns the common instances, the values of both samples and the time of the earlier one. Otherwise returns the
-    /// error, or none, in place of values.
+    /// Returns the common instances, the values of both samples and the time of the earlier one. Returns the status in
+    /// place of values if there is no common instance to compute.
     fn pairs<'a>(&'a mut self, of: &'a Column) -> Result<(&'a Arc<InstIds>, Pairs<'a>, Duration), Status> {
         of.status.map_err(Err)?;
         let before = self.stamp.filter(|_| !of.is_empty()).ok_or(Ok(()))?;

@@ -59,7 +59,7 @@ impl Join {
     }
 }
 
-/// Search for the position of an instance; among duplicates, of the first.
+/// Search for the position of an instance. Among duplicates, it finds the first one.
 pub(crate) struct Lookup<'a> {
     ids: &'a InstIds,
     sorted: Vec<(u32, u32)>,
@@ -83,7 +83,7 @@ impl<'a> Lookup<'a> {
         self.sorted.get(at).filter(|(other, _)| *other == id).map(|(_, place)| *place)
     }
 
-    /// Finds an instance as [`Lookup::find`] does. For ascending instances on both sides, in one pass over all.
+    /// Finds an instance as [`Lookup::find`] does. If instances ascend on both sides, one pass finds all of them.
     fn next(&self, id: u32, from: &mut usize) -> Option<u32> {
         while self.ids.list.get(*from).is_some_and(|other| *other < id) {
             *from += 1;

@@ -62,7 +62,8 @@
 //!
 //! Descriptors
 //! * A comparison, `&&` or `||` of a counter is not a counter. A counter multiplied or divided by something else is a
-//!   counter, on either side. libpcp uses the semantics of one operand.
+//!   counter, on either side. libpcp uses the semantics of one operand. What follows is refused only if it is wrong
+//!   with either semantics: after `gauge * counter`, a factor with units and the sum with a gauge are accepted.
 //! * `!` gives a `U32` without units that is not a counter; its operand must be a number. libpcp uses the descriptor of
 //!   the operand and fills in 32 bits of its values.
 //! * When a scale has to be converted, the result has the larger one, even if a constant is on the left. The direction
@@ -76,16 +77,16 @@
 //! * `max` and `min` of an operand without values have no value.
 //! * The rate of a metric that falls and is not a counter is negative, for all types. A difference for a rate wraps
 //!   around only for a counter of type `32`.
-//! * `delta` and `rate` begin anew after an error or a sample without values. Without time between two samples there is
-//!   no rate.
+//! * `delta` and `rate` start again after an error or a sample without values. Without time between two samples there
+//!   is no rate.
 //! * `delta` and `rate` of a selected instance, `metric[instance]`, have values; in libpcp they never have.
 //! * A constant whose type is not a number, from `meta=`, has no value but an error.
 //! * `matchinst` asks for the name of an instance once, and again only after the instance was absent from a sample.
 //!   `[instance]` looks its instance up by name again when the instance is gone.
 //!
 //! Texts
-//! * Two `novalue()` in one ternary are always an error. libpcp has the message, but uses the expression that it parsed
-//!   before.
+//! * Two `novalue()` in one ternary are accepted, and never have values. libpcp has a message against them, but uses the
+//!   expression that it parsed before, if there is one.
 //! * Every definition needs a valid metric name; libpcp requires one only in configuration files.
 //! * The meaning of an expression depends on nothing before it. In libpcp an unclosed `matchinst` and an unfinished
 //!   `mkconst` affect the expressions after them.
@@ -132,6 +133,7 @@ mod rules;
 mod scope;
 mod select;
 mod source;
+mod trace;
 mod values;
 
 pub use bind::UnknownNames;

@@ -195,7 +195,7 @@ impl Live {
         Live { context, operands: OperandValues::default() }
     }
 
-    /// Returns the context.
+    /// Returns the context whose pmcd supplies the operands.
     pub fn context(&mut self) -> &mut Context {
         &mut self.context
     }
@@ -210,9 +210,8 @@ impl Live {
         self.operands.forget_instances();
     }
 
-    /// Fetches the values of operands, for instance those of
-    /// [`Evaluator::operands_of`](crate::Evaluator::operands_of), by one request. Returns what has changed in
-    /// pmcd.
+    /// Fetches the values of operands, for instance those of [`Evaluator::operands_of`](crate::Evaluator::operands_of),
+    /// by one request. Returns the changes in pmcd.
     ///
     /// # Errors
     /// Errors of [`Context::fetch`], after which there are no values.

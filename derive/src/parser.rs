@@ -222,11 +222,8 @@ impl<'a> Parser<'a> {
                 }
                 self.begin(Entry::Colon { left: id }, false)
             }
-            Some(&Entry::Colon { left }) => {
+            Some(Entry::Colon { .. }) => {
                 let id = self.novalue()?;
-                if matches!(self.expr.node(left), Kind::NoValue { .. }) {
-                    return Err(self.error("novalue() may appear at most once in a ternary expression".to_owned()));
-                }
                 self.advance();
                 self.operands.push(id);
                 self.reduce();
@@ -395,7 +392,7 @@ fn follows(what: &str, after: &str) -> String {
 }
 
 impl Entry {
-    /// Returns the precedence over the operand that follows; 0 for a construct that ends with a token of its own.
+    /// Returns the precedence over the operand that follows; 0 for a construct that ends with a closing token.
     fn precedence(&self) -> u8 {
         match self {
             Entry::Binary(op) => precedence(*op),
@@ -406,7 +403,7 @@ impl Entry {
         }
     }
 
-    /// Returns the message for a token that does not fit after the construct; `None` if an outer one decides.
+    /// Returns the message for a token that does not fit after the construct; `None` if an outer construct decides.
     fn message(&self, depth: usize, below: Option<&Entry>) -> Option<String> {
         Some(match self {
             Entry::Binary(op) if op.is_logical() => follows(BOOLEAN, op.name()),

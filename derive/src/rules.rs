@@ -10,12 +10,18 @@ pub(crate) struct Meta {
     pub(crate) ty: Type,
     pub(crate) indom: Option<InDom>,
     pub(crate) semantics: Semantics,
+    /// Semantics by libpcp's rules. A definition is refused only if it is invalid with both semantics.
+    pub(crate) nominal: Semantics,
     pub(crate) units: Units,
 }
 
 impl Meta {
+    fn instant(self) -> Meta {
+        Meta { semantics: Instant, nominal: Instant, ..self }
+    }
+
     pub(crate) fn singular(ty: Type, semantics: Semantics) -> Meta {
-        Meta { ty, indom: None, semantics, units: Units::NONE }
+        Meta { ty, indom: None, semantics, nominal: semantics, units: Units::NONE }
     }
 }
 
@@ -41,20 +47,20 @@ pub(crate) fn binary(
 ) -> Result<(Meta, Scales), Reason> {
     let Side { meta: l, constant } = left;
     let r = right.meta;
-    if op.is_arithmetic() {
-        operator_allowed(op, l.semantics, r.semantics)?;
-    }
-    if !l.ty.is_numeric() {
-        return Err("Non-arithmetic type for left operand");
-    }
-    if !r.ty.is_numeric() {
-        return Err("Non-arithmetic type for right operand");
-    }
-    dimensions_allowed(op, &l, &r)?;
-    extra_units_allowed(op, l.units, r.units)?;
+    let (own, nominal) = ((l.semantics, r.semantics), (l.nominal, r.nominal));
+    let (sides, refused) = match allowed(op, &l, &r, own) {
+        Ok(()) => (own, Ok(())),
+        Err(reason) => (nominal, allowed(op, &l, &r, nominal).map_err(|_| reason)),
+    };
+    refused?;
 
     let mut meta = if constant { r } else { l };
-    meta.semantics = semantics(op, l.semantics, r.semantics);
+    meta.semantics = semantics(op, sides);
+    meta.nominal = match nominal {
+        (Counter, _) | (_, Counter) => meta.nominal,
+        (Discrete, Discrete) => Discrete,
+        _ => Instant,
+    };
     meta.ty = match op {
         BinaryOp::Slash => Type::Double,
         _ if op.is_arithmetic() => promote(l.ty, r.ty),
@@ -80,6 +86,21 @@ pub(crate) fn binary(
     Ok((meta, scales))
 }
 
+/// Checks the operands of an operator. `semantics` are theirs.
+fn allowed(op: BinaryOp, left: &Meta, right: &Meta, semantics: (Semantics, Semantics)) -> Result<(), Reason> {
+    if op.is_arithmetic() {
+        operator_allowed(op, semantics.0, semantics.1)?;
+    }
+    if !left.ty.is_numeric() {
+        return Err("Non-arithmetic type for left operand");
+    }
+    if !right.ty.is_numeric() {
+        return Err("Non-arithmetic type for right operand");
+    }
+    dimensions_allowed(op, left, right, semantics)?;
+    extra_units_allowed(op, left.units, right.units)
+}
+
 fn operator_allowed(op: BinaryOp, left: Semantics, right: Semantics) -> Result<(), Reason> {
     use BinaryOp::{Minus, Plus, Slash, Star};
     match (left, right, op) {
@@ -94,7 +115,12 @@ fn dims(units: Units) -> (i8, i8, i8, i8) {
     (units.dim_space(), units.dim_time(), units.dim_count(), units.extra_unit())
 }
 
-fn dimensions_allowed(op: BinaryOp, left: &Meta, right: &Meta) -> Result<(), Reason> {
+fn dimensions_allowed(
+    op: BinaryOp,
+    left: &Meta,
+    right: &Meta,
+    semantics: (Semantics, Semantics),
+) -> Result<(), Reason> {
     const DIFFERENT: Reason = "Dimensions are not the same";
     const COUNT: (i8, i8, i8, i8) = (0, 0, 1, 0);
     const NONE: (i8, i8, i8, i8) = (0, 0, 0, 0);
@@ -111,7 +137,7 @@ fn dimensions_allowed(op: BinaryOp, left: &Meta, right: &Meta) -> Result<(), Rea
         return Err(DIFFERENT);
     }
     if op.is_relation() || matches!(op, BinaryOp::Star | BinaryOp::Slash) {
-        let counters = (left.semantics == Counter, right.semantics == Counter);
+        let counters = (semantics.0 == Counter, semantics.1 == Counter);
         if counters == (true, false) && r != NONE {
             return Err("Non-counter and not dimensionless for right operand");
         }
@@ -135,8 +161,8 @@ fn extra_units_allowed(op: BinaryOp, left: Units, right: Units) -> Result<(), Re
     }
 }
 
-fn semantics(op: BinaryOp, left: Semantics, right: Semantics) -> Semantics {
-    match (left, right) {
+fn semantics(op: BinaryOp, sides: (Semantics, Semantics)) -> Semantics {
+    match sides {
         (Counter, _) | (_, Counter) if op.is_arithmetic() => Counter,
         (Discrete, Discrete) => Discrete,
         _ => Instant,
@@ -229,19 +255,19 @@ pub(crate) fn function(function: Function, of: Meta) -> Result<Meta, Reason> {
         Function::Defined => meta = Meta::singular(Type::U32, Discrete),
         Function::Count => meta = Meta { units: Units::COUNT, ..Meta::singular(Type::U32, Instant) },
         Function::Scalar => meta.indom = None,
-        Function::Instant => meta.semantics = gauge(of.semantics),
+        Function::Instant => (meta.semantics, meta.nominal) = (gauge(of.semantics), gauge(of.nominal)),
         Function::Sum => meta.indom = None,
-        Function::Max | Function::Min => meta = Meta { indom: None, semantics: Instant, ..of },
-        Function::Avg => meta = Meta { indom: None, semantics: Instant, ty: Type::Float, ..of },
+        Function::Max | Function::Min => meta = Meta { indom: None, ..of.instant() },
+        Function::Avg => meta = Meta { indom: None, ty: Type::Float, ..of.instant() },
         Function::Delta => {
-            meta.semantics = Instant;
+            meta = of.instant();
             meta.ty = match of.ty {
                 Type::U32 => Type::I64,
                 Type::U64 => Type::Double,
                 ty => ty,
             };
         }
-        Function::Rate => meta = Meta { ty: Type::Double, semantics: Instant, units: per_second(of.units)?, ..of },
+        Function::Rate => meta = Meta { ty: Type::Double, units: per_second(of.units)?, ..of.instant() },
     }
     Ok(meta)
 }
@@ -267,14 +293,14 @@ pub(crate) fn neg(of: Meta) -> Result<Meta, Reason> {
         Type::U64 => Type::I64,
         ty => ty,
     };
-    Ok(Meta { ty, semantics: Instant, ..of })
+    Ok(Meta { ty, ..of.instant() })
 }
 
 pub(crate) fn not(of: Meta) -> Result<Meta, Reason> {
     if !of.ty.is_numeric() {
         return Err("Non-arithmetic operand for function");
     }
-    Ok(Meta { indom: of.indom, ..Meta::singular(Type::U32, gauge(of.semantics)) })
+    Ok(Meta { indom: of.indom, nominal: of.nominal, ..Meta::singular(Type::U32, gauge(of.semantics)) })
 }
 
 pub(crate) fn rescale(of: Meta, units: Units) -> Result<Meta, Reason> {
@@ -293,7 +319,9 @@ pub(crate) fn arms(left: &Meta, right: &Meta) -> Result<(), Reason> {
         _ if left.indom.is_some() && right.indom.is_some() && left.indom != right.indom => {
             "Different instance domains for ternary operands"
         }
-        _ if left.semantics != right.semantics => "Different semantics for ternary operands",
+        _ if left.semantics != right.semantics && left.nominal != right.nominal => {
+            "Different semantics for ternary operands"
+        }
         _ if (l.dim_space(), l.scale_space()) != (r.dim_space(), r.scale_space()) => {
             "Different units or scale (space) for ternary operands"
         }

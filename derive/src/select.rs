@@ -25,7 +25,7 @@ enum Places {
     /// One value for all instances.
     #[default]
     First,
-    /// The same position as in the result.
+    /// Position in the operand, equal to that in the result.
     Same,
     List(Vec<u32>),
 }
@@ -88,7 +88,8 @@ impl Select {
         if output.data.len() == self.ids.list.len() { output.set_ids(&self.ids) } else { output.set_list(&self.kept) }
     }
 
-    /// Returns the arm of all values, if the guard has one value for all and the arm has the result's instances.
+    /// Returns the arm that all values come from: the guard must have one value for all instances, and the arm must
+    /// have the instances of the result.
     fn chosen_for_all<'a>(&self, [left, right]: [Option<&'a Data>; 2]) -> Option<&'a Data> {
         let [Places::First, left_places, right_places] = &self.places else { return None };
         let (places, arm) = if *self.truth.first()? { (left_places, left) } else { (right_places, right) };

@@ -24,8 +24,8 @@ pub trait Metadata {
     /// [`Missing::Name`] if the metric does not exist, [`Missing::Desc`] if only its descriptor is not available.
     fn lookup(&mut self, name: &str) -> Result<Desc, Missing>;
 
-    /// Returns whether two instance domains always have the same instances, as a file of PCP says of some. By default
-    /// only equal domains do.
+    /// Returns whether two instance domains always have the same instances. A file of PCP lists such domains. By
+    /// default only equal domains do.
     fn equivalent(&self, left: InDom, right: InDom) -> bool {
         left == right
     }

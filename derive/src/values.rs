@@ -18,12 +18,12 @@ static NONE: LazyLock<Arc<InstIds>> = LazyLock::new(|| InstIds::new(Vec::new()))
 static SINGULAR: LazyLock<Arc<InstIds>> = LazyLock::new(|| InstIds::new(vec![u32::MAX]));
 
 impl InstIds {
-    /// The shared empty list.
+    /// Returns the shared empty list.
     pub(crate) fn none() -> &'static Arc<InstIds> {
         &NONE
     }
 
-    /// The shared list of a singular metric.
+    /// Returns the shared list of a singular metric.
     pub(crate) fn singular() -> &'static Arc<InstIds> {
         &SINGULAR
     }
@@ -34,7 +34,7 @@ impl InstIds {
     }
 }
 
-/// Values of a metric in a sample: a column of instances and a column of numbers or of byte strings.
+/// Values of a metric in a sample: a column of instances, and a column of numbers or of byte strings.
 #[derive(Debug)]
 pub struct Column {
     pub(crate) ids: Arc<InstIds>,
@@ -85,7 +85,7 @@ impl Column {
         self.ids.list.is_empty()
     }
 
-    /// Returns whether other values are for the same instances, in the same order.
+    /// Returns whether another column has the same instances, in the same order.
     pub fn same_instances(&self, other: &Column) -> bool {
         Arc::ptr_eq(&self.ids, &other.ids) || self.ids.list == other.ids.list
     }
@@ -110,7 +110,7 @@ impl Column {
     }
 
     /// Calls `each` for every value with its instance, as [`Column::iter`] returns them. Faster than `iter`, because
-    /// each type has a loop of its own.
+    /// each type has a separate loop.
     ///
     /// # Errors
     /// The first error of `each`, which ends the loop.
@@ -153,7 +153,7 @@ impl Column {
         }
     }
 
-    /// Sets the instances of the present values from a list. Allocates only if they have changed.
+    /// Sets the instances of the present values from a list. Allocates only if the instances have changed.
     pub(crate) fn set_list(&mut self, list: &[u32]) {
         self.status = Ok(());
         if self.ids.list != list {
@@ -246,7 +246,7 @@ impl<'a> Load<'a> {
 }
 
 /// Appends instances to a list and numbers to a column. Reserves memory beforehand if the number of values is known, so
-/// that no value needs a check of its own.
+/// that single values need no check.
 #[inline]
 fn append<'v, T: Copy + Default>(
     list: &mut Vec<u32>,

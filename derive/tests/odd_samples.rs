@@ -45,7 +45,8 @@ fn desc(name: &str) -> Option<Desc> {
     Some(Desc { pmid: PmId::new(domain, Item::new(0, item)), ty, indom, semantics, units: Units::NONE })
 }
 
-/// Value set of each operand: an error, or values with or without instances, possibly not of the metric's type.
+/// Value set of each operand: an error, or values with or without instances. Values may have a type other than the
+/// metric's.
 type Sample = [Result<Vec<(Option<u32>, u64)>, ()>; 4];
 
 struct Odd(Sample);
@@ -60,7 +61,7 @@ impl Source for Odd {
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<(), Error> {
         let values = self.0[usize::from(operand.desc.pmid.item().item())].as_ref().map_err(|()| Error::AGAIN)?;
         for (inst, value) in values {
-            // One in five has another type than the metric.
+            // One value in five has a type other than the metric's.
             let atom = if value % 5 == 0 { Atom::U64(*value) } else { Atom::U32(*value as u32) };
             load.push(inst.map(Inst::new), atom);
         }

@@ -1,4 +1,4 @@
-//! What holds for every help source and for all compiled help. The fuzz targets and the stage `texts` of `qa/campaign`
+//! Properties of every help source and of all compiled help. The fuzz targets and the stage `texts` of `qa/campaign`
 //! share it.
 
 use std::error::Error;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pcp_help::{Compiled, Files, compile, source};
 
-/// Error of a property, or the name of the property that does not hold.
+/// Success with a value, or an error, which may be the name of a property that does not hold.
 pub(crate) type Held<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 struct Anything;
@@ -22,7 +22,7 @@ impl source::Resolver for Anything {
 }
 
 /// Parses a source. Entries that parse survive being compiled, looked up, written and parsed again. Returns the
-/// compiled files; `None` for a source that does not parse.
+/// compiled files, or `None` if the source does not parse.
 pub(crate) fn compiles(text: &[u8]) -> Held<Option<Files>> {
     let Ok(entries) = source::parse(text, Path::new("help"), &Anything) else { return Ok(None) };
     let files = compile(&entries)?;
@@ -39,7 +39,7 @@ pub(crate) fn compiles(text: &[u8]) -> Held<Option<Files>> {
     Ok(Some(files))
 }
 
-/// Opens compiled help. Every target that it lists has texts.
+/// Opens compiled help. Every target that it lists must have texts.
 pub(crate) fn opens(dir: Vec<u8>, pag: Vec<u8>) -> Held<()> {
     let Ok(compiled) = Compiled::from_bytes(dir, pag) else { return Ok(()) };
     for target in compiled.targets() {

@@ -1,6 +1,6 @@
 //! Functions on byte strings that match those of C.
 
-// Unlike `is_ascii_whitespace`, it holds for the vertical tab.
+// Unlike `is_ascii_whitespace`, this accepts the vertical tab.
 pub(crate) use pmapi::cnum::is_space;
 
 /// Returns `bytes` without leading white space.

@@ -19,7 +19,7 @@ pub(crate) const FORMAT: u32 = 0x3132_0000;
 pub(crate) const FORMAT_MASK: u32 = 0xffff_0000;
 /// Header line: magic number, `2` for texts, `2` for the version of the format.
 const PAG_HEADER: &[u8] = b"PcPh22\n";
-/// Bits of a key that the index is sorted by: cluster and item of a metric, serial of an instance domain.
+/// Bits of a key by which the index is sorted: cluster and item of a metric, serial of an instance domain.
 const SERIAL: u32 = 0x3f_ffff;
 
 /// The content of a pair of compiled files.
@@ -60,7 +60,7 @@ fn at(path: PathBuf) -> impl FnOnce(io::Error) -> Error {
     |source| Error::Io { path, source }
 }
 
-/// Appends `suffix` to `base`. `Path::with_extension` would replace what follows a dot in `base`.
+/// Appends `suffix` to `base`. `Path::with_extension` would replace the text after a dot in `base`.
 pub(crate) fn with_suffix(base: &Path, suffix: &str) -> std::path::PathBuf {
     let mut path = base.as_os_str().to_os_string();
     path.push(suffix);
@@ -72,7 +72,7 @@ pub(crate) fn with_suffix(base: &Path, suffix: &str) -> std::path::PathBuf {
 /// # Errors
 ///
 /// [`Error::Entry`] when
-/// - two entries have one target,
+/// - two entries have the same target,
 /// - a name is empty or contains white space,
 /// - a summary contains a newline,
 /// - a name, summary or text contains a NUL, or

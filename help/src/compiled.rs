@@ -24,9 +24,9 @@ pub struct Compiled {
 #[derive(Clone, Debug)]
 struct Record {
     key: u32,
-    /// Offset of the summary in `pag`. A NUL follows it somewhere.
+    /// Offset of the summary in `pag`. The summary is terminated by a NUL.
     oneline: u32,
-    /// Offset of the full text in `pag`. A NUL follows it somewhere.
+    /// Offset of the full text in `pag`. The text is terminated by a NUL.
     text: u32,
 }
 
@@ -77,7 +77,8 @@ impl Compiled {
             for (what, offset) in [("summary", oneline), ("text", text)] {
                 if last_nul.is_none_or(|last| offset as usize > last) {
                     let of = Target::from_key(key).map_or_else(String::new, |target| target.to_string());
-                    let reason = format!("the {what} of entry {} ({of}) has no end, offset {offset}", position + 1);
+                    let reason =
+                        format!("the {what} of entry {} ({of}) is not terminated (offset {offset})", position + 1);
                     return Err(Error::format(pag_path, reason));
                 }
             }
@@ -86,8 +87,8 @@ impl Compiled {
         Ok(Self::sorted(index, pag))
     }
 
-    /// Sorts records by key. If several have one key, it keeps the one that C returns: the first for metrics
-    /// (pmdaGetHelp(3)), the last for instance domains (pmdaGetInDomHelp(3)).
+    /// Sorts records by key. Of several records with the same key, it keeps the one that C returns: the first for
+    /// metrics (pmdaGetHelp(3)), the last for instance domains (pmdaGetInDomHelp(3)).
     fn sorted(mut index: Vec<(usize, Record)>, pag: Vec<u8>) -> Compiled {
         index.sort_by_key(|(_, record)| record.key);
         index.dedup_by(|later, kept| {

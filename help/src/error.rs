@@ -26,7 +26,7 @@ pub enum Error {
         /// Description of the mistake.
         reason: String,
     },
-    /// A file is not an index of help text, or has another version than 2.
+    /// A file is not an index of help text, or its version is not 2.
     #[error("{}: not the index of version 2 help text", path.display())]
     Version {
         /// Path of the file.

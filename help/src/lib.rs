@@ -53,8 +53,8 @@ impl Target {
         }
     }
 
-    /// Returns the target of a key. Never `None`: the only word that is not an identifier has all bits set, and a key
-    /// without the bit `INDOM` does not.
+    /// Returns the target of a key. Never returns `None`: the only word that is not an identifier has all bits set,
+    /// which no key without the bit `INDOM` has.
     const fn from_key(key: u32) -> Option<Target> {
         if key & Self::INDOM == 0 {
             match PmId::from_word(key) {

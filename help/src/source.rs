@@ -42,7 +42,7 @@ impl<R: Resolver + ?Sized> Resolver for &R {
     }
 }
 
-/// Parses a help source into entries, in the order of the source. `path` appears in errors only.
+/// Parses a help source into entries, in the order of the source. `path` is used only in errors.
 ///
 /// # Errors
 ///
@@ -57,11 +57,11 @@ pub fn parse(text: &[u8], path: &Path, resolver: &impl Resolver) -> Result<Vec<E
             return Err(error("an entry without a name".into()));
         }
         if raw.has_nul() {
-            return Err(error(format!("{}: NUL byte", raw.name())));
+            return Err(error(format!("{}: the entry contains a NUL byte", raw.name())));
         }
         let target = target(&raw.name(), resolver).map_err(|reason| error(format!("{}: {reason}", raw.name())))?;
         if let Some(line) = seen.insert(target, raw.line) {
-            return Err(error(format!("{}: line {line} has an entry for {target}", raw.name())));
+            return Err(error(format!("{}: line {line} already has an entry for {target}", raw.name())));
         }
         entries.push(raw.into_entry(target));
     }
@@ -74,9 +74,9 @@ pub fn parse(text: &[u8], path: &Path, resolver: &impl Resolver) -> Result<Vec<E
 pub struct Raw<'a> {
     /// Number of its first line, from 1.
     pub line: usize,
-    /// Number of the line after its last one.
+    /// Number of the line after the entry's last line.
     pub end: usize,
-    /// First line after the `@` and white space; empty for an `@` alone.
+    /// First line after the `@` and white space. Empty if only an `@` is there.
     pub head: &'a [u8],
     /// First word of `head`.
     pub name: &'a [u8],
@@ -97,7 +97,7 @@ impl Raw<'_> {
         Entry { name: self.name.to_vec(), target, oneline: self.oneline.to_vec(), text: self.text }
     }
 
-    /// Whether the entry contains a NUL, which would end a string early in the compiled files.
+    /// Returns whether the entry contains a NUL, which would end a string early in the compiled files.
     pub fn has_nul(&self) -> bool {
         self.head.contains(&0) || self.text.contains(&0)
     }

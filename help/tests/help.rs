@@ -67,8 +67,8 @@ fn problems_of_sources() {
         ("@ 253.4194304 text\n", "help:1: 253.4194304: the serial number has more than 22 bits"),
         ("@ 253.4096.0 text\n", "help:1: 253.4096.0: the cluster is over 4095 or the item over 1023"),
         ("@ 253.0.1024 text\n", "help:1: 253.0.1024: the cluster is over 4095 or the item over 1023"),
-        ("@ 253.0.1 a\n@ 253.0.2 b\n@ SIMPLE.0.1 c\n", "help:3: SIMPLE.0.1: line 1 has an entry for 253.0.1"),
-        ("@ 253.0.1 a\0b\n", "help:1: 253.0.1: NUL byte"),
+        ("@ 253.0.1 a\n@ 253.0.2 b\n@ SIMPLE.0.1 c\n", "help:3: SIMPLE.0.1: line 1 already has an entry for 253.0.1"),
+        ("@ 253.0.1 a\0b\n", "help:1: 253.0.1: the entry contains a NUL byte"),
     ] {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.starts_with(problem), "{text:?}: {error}");
@@ -114,7 +114,7 @@ fn malformed_files() {
     let error = open(&files.dir[..35], &files.pag).unwrap_err().to_string();
     assert_eq!(error, "help.dir: the header says 2 entries, the file has 1");
     let error = open(&files.dir, &files.pag[..files.pag.len() - 5]).unwrap_err().to_string();
-    assert!(error.starts_with("help.pag: the text of entry 2 (253.1) has no end, offset "), "{error}");
+    assert!(error.starts_with("help.pag: the text of entry 2 (253.1) is not terminated (offset "), "{error}");
     let error = open(&files.dir, b"").unwrap_err();
     assert_eq!(pmapi::Error::from(error), pmapi::Error::from_errno(22));
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Returns the results of lookups in compiled files, by this crate and by `tests/support/oracle.c`, for every target in
-/// the files and for some others.
+/// the files and for some targets that are not there.
 fn lookups(tmp: &Path, base: &Path) -> (String, String) {
     let oracle = tmp.join("oracle");
     if !oracle.exists() {

@@ -1,5 +1,5 @@
-//! The factory of PCP's guide, with the names, identifiers and descriptions of the C example:
-//! `cargo run --release -p pcp-mmv --example acme`, then `pminfo -dfmtT mmv.acme`.
+//! The factory of PCP's guide, with the names, identifiers and descriptions of the C example. To see the metrics, run
+//! `cargo run --release -p pcp-mmv --example acme`, and then `pminfo -dfmtT mmv.acme`.
 use std::{thread, time::Duration};
 
 use mmv::{Counter, Registry, Units};

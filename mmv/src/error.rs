@@ -16,29 +16,29 @@ pub enum Error {
     /// A name breaks the rules of pmns(5).
     #[error("{what} {name:?}: {reason}")]
     Name {
-        /// The kind of thing that has the name.
+        /// Kind of item that has the name.
         what: &'static str,
-        /// The name.
+        /// The invalid name.
         name: String,
         /// The rule that the name breaks.
         reason: &'static str,
     },
-    /// A text is longer than its room in the file.
+    /// A text is longer than its field in the file.
     #[error("{what} {text:?} has {len} bytes, at most {max} fit", len = text.len())]
     TooLong {
         /// The kind of text.
         what: &'static str,
-        /// The text.
+        /// The text that is too long.
         text: String,
-        /// The most bytes that fit.
+        /// Largest number of bytes that fit.
         max: usize,
     },
     /// A name, number, file or single-writer value is already in use.
     #[error("{what} {name} is in use")]
     InUse {
-        /// The kind of thing that is in use.
+        /// Kind of item that is in use.
         what: &'static str,
-        /// Its name or number.
+        /// Name or number of the item.
         name: String,
     },
     /// A number is out of range.
@@ -46,7 +46,7 @@ pub enum Error {
     Range {
         /// The kind of number.
         what: &'static str,
-        /// The number.
+        /// The number that is out of range.
         number: u32,
         /// The smallest valid number.
         min: u32,
@@ -59,6 +59,14 @@ pub enum Error {
     /// The file has its maximum of 1,023 metrics, or the registry has too many distinct help texts.
     #[error("{0:?}: a file can have at most {MAX_METRICS} metrics; use another registry for more")]
     TooManyMetrics(String),
+    /// The instance domain has as many instances as [`Family::instance`](crate::Family::instance) may add.
+    #[error("instance domain {indom:?} has {max} instances, the limit that RegistryBuilder::most_instances sets")]
+    TooManyInstances {
+        /// The domain's name.
+        indom: String,
+        /// Largest number of instances.
+        max: usize,
+    },
     /// The file has its maximum of 255 labels.
     #[error("a file can have at most {MAX_LABELS} labels")]
     TooManyLabels,
@@ -81,8 +89,8 @@ pub enum Error {
         /// The rule that the histogram breaks.
         reason: &'static str,
     },
-    /// A forked child cannot do this with the registry of its parent.
-    #[error("not in a forked child: {0}")]
+    /// A forked child must not use its parent's registry for this.
+    #[error("not possible in a forked child: {0}")]
     Forked(&'static str),
     /// The file could not be written, or there is no memory for new values (with the path `memory`).
     #[error("{path:?}: {source}")]

@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use nix::sys::resource::{Resource, getrlimit};
 
+/// A file that the registry keeps open.
+pub(crate) type Kept = pmapi::file::Kept<File>;
+
 /// Checks that a file may have this length.
 ///
 /// # Errors

@@ -1,12 +1,12 @@
 //! Forks of the process.
 //!
-//! A child has one thread, the one that forked, and a copy of everything else as it was at that moment. A lock that
-//! another thread held stays locked, and the data behind it may be half changed. A fork therefore waits until no thread
-//! holds a lock of this crate. Children that call `exec` at once (`posix_spawn`, `vfork`) do not wait.
+//! A child has one thread, the one that forked, and a copy of all memory at that moment. A lock that another thread
+//! held stays locked, and the data that it protects may be half changed. A fork therefore waits until no thread holds a
+//! lock of this crate. Children that call `exec` at once (`posix_spawn`, `vfork`) do not wait.
 //!
 //! A thread that writes a file may hold a lock for long if the disk is slow. After a second the process is forked
-//! nevertheless. The child is *torn* then: it does without whatever it finds locked. So does a child of clone(2), which
-//! calls no fork handlers.
+//! nevertheless. The child is then *torn*: it works without the data that it finds locked. So does a child of clone(2),
+//! which calls no fork handlers.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 thread_local! {
     /// The number of locks that the thread holds, plus one while it forks.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Held from before a fork until after it. Without a destructor, because an ending thread may fork too.
+    /// Held from before a fork until after it. It has no destructor, because an ending thread may fork too.
     static FORKING: Cell<Option<ManuallyDrop<MutexGuard<'static, Watchers>>>> = const { Cell::new(None) };
 }
 
@@ -60,11 +60,11 @@ impl Door {
         Door(AtomicU32::new(0))
     }
 
-    /// Acquires the lock behind the door, but lets a fork go first. A thread that holds another lock does not wait,
-    /// since the fork waits for it.
+    /// Acquires the lock behind the door, after a fork that is about to happen. A thread that holds another lock does
+    /// not wait, since the fork waits for it.
     ///
     /// The forking thread sets `FORKS_NOW` before it looks at the doors, and this thread counts itself before it reads
-    /// the flag. One of them therefore sees the other, and nobody so much as tries a lock during the fork.
+    /// the flag. One of them therefore sees the other, and no thread tries a lock during the fork.
     #[inline]
     pub(crate) fn enter<G>(&self, acquire: impl Fn() -> Option<G>) -> Option<(G, Inside<'_>)> {
         loop {
@@ -121,7 +121,7 @@ pub(crate) fn count() -> u32 {
     }
 }
 
-/// Counts this process, which no fork handler has counted. The word is one more than the number of forks.
+/// Counts this process, which was created without fork handlers. The word is one more than the number of forks.
 #[cold]
 fn count_clone(word: &AtomicU64) -> u32 {
     TORN.store(true, Relaxed);
@@ -132,11 +132,13 @@ fn count_clone(word: &AtomicU64) -> u32 {
 
 /// Registers an object with locks: a fork waits for them, and the child calls [`Forked::forked`].
 pub(crate) fn watch(watcher: Weak<dyn Forked>) {
-    // Before the lock: a fork that does not wait for it would leave it locked in the child. Two threads, or a child, may
-    // register the handlers twice; the second call of each handler does nothing.
+    // The handlers are registered before taking the lock: a fork that does not wait for the lock would leave it locked
+    // in the child. Two threads, or a child, may register the handlers twice; the second call of each handler does
+    // nothing.
     static WATCHING: AtomicBool = AtomicBool::new(false);
     if !WATCHING.load(Acquire) {
-        // A fork that began before the handlers were registered calls none. Its child counts itself, and is torn.
+        // A fork that began before the handlers were registered calls none of them. Its child counts itself, and is
+        // torn.
         count();
         at_fork(prepare, parent, child);
         WATCHING.store(true, Release);
@@ -148,7 +150,7 @@ pub(crate) fn watch(watcher: Weak<dyn Forked>) {
     watchers.push(watcher);
 }
 
-/// Locks the list of watchers. In a torn child, a thread that does not exist may hold it for ever: it is `None` then.
+/// Locks the list of watchers. Returns `None` in a torn child if a thread that does not exist there holds the lock.
 fn watchers() -> Option<MutexGuard<'static, Watchers>> {
     if is_torn() {
         return WATCHERS.try_lock().ok();

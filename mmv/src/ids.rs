@@ -1,12 +1,12 @@
 //! Numbers derived from names, which are the same in every run.
 
-/// Returns the first free number below `count`, starting with the one that `hash` selects. One must be free, and
-/// `count` must be small: with chosen names, all numbers may have to be tried.
+/// Returns the first free number below `count`, starting with the one that `hash` selects. One number must be free.
+/// `count` must be small, because names can be chosen such that all numbers have to be tried.
 pub(crate) fn probe(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> u64 {
     from(hash, count).find(|n| !taken(*n)).unwrap_or(hash % count)
 }
 
-/// Returns a free number as [`probe`] does, or `None` after 64 attempts, which chosen names can cause.
+/// Returns a free number as [`probe`] does, or `None` after 64 attempts. Names can be chosen such that this happens.
 pub(crate) fn probe_near(hash: u64, count: u64, taken: impl Fn(u64) -> bool) -> Option<u64> {
     from(hash, count).take(TRIES).find(|n| !taken(*n))
 }

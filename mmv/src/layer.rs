@@ -22,6 +22,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,8 @@ type Known = HashMap<Identifier, Option<Arc<SpanMetrics>>>;
 struct Spans {
     known: RwLock<Known>,
     door: fork::Door,
+    /// Whether the log already says that there is no memory for the metrics of spans.
+    warned: AtomicBool,
 }
 
 const LEVELS: [(Level, &str); 5] = [
@@ -86,7 +89,7 @@ struct Running {
     busy: Duration,
 }
 
-/// Data of a span for each layer: a subscriber may have several, each with a registry of its own.
+/// Data of a span for each layer: a subscriber may have several layers, each with its own registry.
 struct Timings {
     first: Option<Running>,
     more: Vec<Running>,
@@ -143,11 +146,18 @@ impl MmvLayer {
         }
         let name = crate::names::sanitize_instance(&format!("{}::{}", metadata.target(), metadata.name()));
         let metrics = self.families.instance(&name);
+        if let Err(e @ Error::Io { .. }) = &metrics {
+            // There is no memory or descriptor at present. The next span with this callsite tries again.
+            if !self.spans.warned.swap(true, Relaxed) {
+                tracing::warn!(target: "mmv", "span {name} and others are not timed: {e}");
+            }
+            return None;
+        }
         let (is_new, known) = self.spans.write(|spans| match spans.entry(place) {
             Entry::Occupied(known) => (false, known.get().clone()),
             Entry::Vacant(new) => (true, new.insert(metrics.as_ref().ok().cloned()).clone()),
         })?;
-        // Logged while nothing is locked, because a consumer of the log may begin the same span.
+        // Nothing is locked while this is logged, because a consumer of the log may begin the same span.
         if let (true, Err(e)) = (is_new, metrics) {
             tracing::warn!(target: "mmv", "span {name} is not timed: {e}");
         }

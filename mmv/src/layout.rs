@@ -35,10 +35,10 @@ pub(crate) struct Owner {
     pub cluster: u16,
 }
 
-/// The placeholder for a value that is set, not added to, in a new file until the old value has been transferred.
+/// Placeholder in a new file for a value whose updates replace it, until the old value has been transferred.
 ///
 /// As a floating-point number it is a signalling NaN, which no arithmetic produces. An integer may equal it; such a
-/// value is updated under the gate.
+/// value is updated while holding the gate.
 pub(crate) const MARK: u64 = 0xfff6_a5c3_5eed_0b1e;
 
 /// Offsets of all sections, records and strings.
@@ -109,8 +109,8 @@ impl<'a> Layout<'a> {
         self.texts.at
     }
 
-    /// Writes the file. Values in the ranges `slotted` may have handles, and get the word that their [`Kind`] requires
-    /// for a move. The others get the word that `initial` returns.
+    /// Writes the file. Values in the ranges `slotted` may have handles. They get the word that their [`Kind`] requires
+    /// for a move. All other values get the word that `initial` returns.
     pub(crate) fn write(
         &self,
         owner: &Owner,
@@ -278,14 +278,15 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Splits values, visited in ascending order, by whether they are in one of some ascending ranges.
+/// Splits ranges of values into parts inside and outside of given ranges. Both are in ascending order.
 struct Parts<'a> {
     others: slice::Iter<'a, Range<usize>>,
     other: Range<usize>,
 }
 
 impl Parts<'_> {
-    /// Returns the end of the longest part of `at..end` whose values are all in one range or all in none, and which.
+    /// Returns the end of the longest part of `at..end` that is entirely inside or outside of the ranges, and whether
+    /// it is inside.
     fn part(&mut self, at: usize, end: usize) -> (usize, bool) {
         while self.other.end <= at {
             let Some(other) = self.others.next() else { return (end, false) };
@@ -296,8 +297,8 @@ impl Parts<'_> {
     }
 }
 
-/// A buffered writer of records. The buffer is on the stack, whose memory is mapped already: touching new memory takes
-/// nearly as long as writing the bytes.
+/// A buffered writer of records. The buffer is on the stack, whose memory is already mapped. Touching new memory would
+/// take nearly as long as writing the bytes.
 struct Sink<'a> {
     file: &'a File,
     buffer: [u8; FULL],
@@ -344,7 +345,7 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Appends a text that is shorter than its room, padded with NULs.
+    /// Appends a text, padded with NULs to `ROOM` bytes. The text must be shorter than that.
     fn put_padded<const ROOM: usize>(&mut self, text: &str) -> io::Result<()> {
         debug_assert!(text.len() < ROOM);
         let place = self.place::<ROOM>()?;

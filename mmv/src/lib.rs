@@ -14,18 +14,21 @@
 //! # }
 //! ```
 //!
-//! `pminfo -f mmv.shop` then shows the values. Without PCP on the machine the application runs just the same.
+//! `pminfo -f mmv.shop` then shows the values. Without PCP on the machine, the application runs as usual.
 //!
 //! * [`Registry`]: metrics, instance domains and labels, registered before or after the start
 //! * [`Handle`]: updates a value, from any thread; [`CounterWriter`], [`GaugeWriter`] and [`Interval`] from one owner
+//! * [`c_api`]: the names of C's `mmv_stats.h`, and their counterparts
 //! * [`mod@format`]: the records of a file; crate `pcp-mmv-reader` reads the files of any application
 //!
 //! Features: `metrics` adds a recorder for the `metrics` facade, `tracing-layer` a layer for `tracing-subscriber`. With
-//! either, a program that is instrumented already exports to PCP.
+//! either, a program that is already instrumented exports to PCP.
 //!
 //! Types of other crates in the interface: those of `pmapi`; with the features, traits of `metrics` and
 //! `tracing-subscriber`. Registries and handles are `Send` and `Sync`.
 
+#[doc = include_str!("c_api.md")]
+pub mod c_api {}
 pub mod format;
 
 mod error;
@@ -57,7 +60,7 @@ pub use registry::{
     Batch, Family, HistogramBuilder, InstanceDomain, InstanceDomainBuilder, MetricBuilder, Registry, RegistryBuilder,
 };
 
-/// The documentation says that threads may share these.
+/// Checks that threads may share these types, as documented.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<Registry>();

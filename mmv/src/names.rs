@@ -1,4 +1,4 @@
-//! Rules for names: registration refuses what agent mmv, or PCP's, would leave out.
+//! Rules for names: registration refuses names that agent mmv, or PCP's agent, would leave out.
 
 use crate::Error;
 use crate::format::{Flags, MAX_COMPONENTS, NAME_LEN, STRING_LEN};
@@ -11,7 +11,7 @@ const _: () = assert!(MAX_COMPONENTS == 24, "TOO_MANY_PARTS contains the number"
 pub(crate) const MAX_SHORT_NAME: usize = NAME_LEN - 1;
 
 /// Checks a metric's name: components of letters, digits and underscores that begin with a letter, separated by dots
-/// (pmns(5)), and not too many of them.
+/// (pmns(5)). Their number is limited.
 pub(crate) fn check_metric(name: &str) -> Result<(), Error> {
     check_length("metric", name)?;
     check_components("metric", name)?;
@@ -96,7 +96,7 @@ const PARTS: [[Part; 256]; 3] = {
 #[cfg(feature = "metrics")]
 pub(crate) fn sanitize(name: &str) -> String {
     let parts: Vec<String> = name.split('.').filter(|c| !c.is_empty()).map(sanitize_component).collect();
-    // The metrics of a histogram have one component more.
+    // The metrics of a histogram have one more component.
     let (first, rest) = parts.split_at(parts.len().min(MAX_COMPONENTS - 2));
     let name = match (first, rest) {
         ([], _) => "m".to_owned(),

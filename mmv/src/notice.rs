@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Logs a warning about the export of a registry. In a program without a subscriber of `tracing`, the first warning of
-/// the process goes to standard error, because nobody would see it otherwise.
+/// the process goes to standard error, because it would not be visible otherwise.
 pub(crate) fn warn(text: fmt::Arguments<'_>) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if tracing::dispatcher::has_been_set() {

@@ -1,5 +1,5 @@
-//! Locks and atomics: the standard library's, or those of loom, which tries every order of accesses (crate `mmv-loom`,
-//! with `--cfg mmv_loom`).
+//! Locks and atomics: the standard library's, or loom's, which try every order of accesses (crate `mmv-loom`, with
+//! `--cfg mmv_loom`).
 
 use std::sync::PoisonError;
 
@@ -15,8 +15,8 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(mmv_loom))]
 pub(crate) use std::sync::atomic;
 
-/// A lock that no thread holds while another one forks the process. In the child its data is therefore whole, and it is
-/// not locked for ever.
+/// A lock that no thread holds while another thread forks the process. So in the child it is not locked forever, and
+/// its data is consistent.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T> {
     mutex: Mutex<T>,
@@ -90,7 +90,7 @@ impl<T> std::ops::DerefMut for Held<'_, T> {
 pub(crate) fn thread_number() -> usize {
     use std::cell::Cell;
 
-    // A constant, because each access would have to check for a lazy initializer.
+    // A constant initializer: with a lazy one, each access would have a check.
     thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
 
     #[cold]
@@ -158,7 +158,7 @@ mod tests {
         is_held.recv().unwrap();
         let child = Child::new(|| {
             assert!(fork::is_torn() && lock.lock().is_none());
-            // Locks that were free at the fork still work, also in the child's own children.
+            // Locks that were free at the fork still work in the child, and in the child's own children.
             registry.counter("counter").register().unwrap().inc();
             Child::new(|| assert!(fork::is_torn() && registry.find::<crate::Counter>("counter").unwrap().get() == 1))
                 .ends();

@@ -1,5 +1,5 @@
 //! Applications under conditions that need root: full disks, other users' links, dropped privileges. Each test mounts
-//! its file systems in a mount name space of its own.
+//! its file systems in a separate mount namespace.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
@@ -15,7 +15,7 @@ use mmv::{Counter, Error, Family, Registry};
 use mmv_reader::File;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
-use testkit::Child;
+use testkit::{Child, Taken};
 
 /// Returns a directory on a new file system of `size` MiB, which disappears with this process's mount name space.
 /// Returns `None` if the machine cannot create such a file system.
@@ -214,7 +214,7 @@ fn root_does_not_follow_what_strangers_link() {
     });
 }
 
-/// Runs `work` in a child that is root and has a mount name space of its own.
+/// Runs `work` in a child that is root and has a separate mount namespace.
 fn in_name_space(work: impl FnOnce()) {
     assert!(Uid::current().is_root(), "this needs root");
     Child::new(|| {
@@ -224,4 +224,36 @@ fn in_name_space(work: impl FnOnce()) {
         work();
     })
     .ends();
+}
+
+#[test]
+#[ignore = "needs PCP"] // And root, in a copy of the machine.
+fn an_application_that_has_closed_a_file_that_is_not_mapped_keeps_its_own_files() {
+    in_name_space(|| {
+        let Some(disk) = mounted("btrfs", 110) else {
+            eprintln!("btrfs: not tried, as this machine cannot make such a disk");
+            return;
+        };
+        let own = tempfile::tempdir().unwrap();
+        Child::new(|| {
+            let registry = registry(disk.path());
+            let all = All::new(&registry);
+            registry.try_start().unwrap();
+            let taken = Taken::new(own.path());
+            (0..5).for_each(|n| all.update(n));
+            registry.flush();
+            all.check(&read(disk.path()), 5);
+            (0..3).for_each(|n| all.update(n));
+            registry.counter("more").register().unwrap().add(7);
+            registry.flush();
+            let file = read(disk.path());
+            all.check(&file, 8);
+            assert_eq!(word(&file, "more"), 7);
+            drop((registry, all));
+            taken.assert_untouched();
+            assert!(!disk.path().join("app").exists());
+        })
+        .ends();
+        std::mem::forget(disk);
+    });
 }

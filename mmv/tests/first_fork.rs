@@ -1,4 +1,5 @@
-//! A fork while a process creates its first registry. This file has one test only, because a process has one such moment.
+//! A fork while a process creates its first registry. This file has only one test, because this happens only once in a
+//! process.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -15,8 +16,8 @@ static FORKS: AtomicBool = AtomicBool::new(false);
 type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
 
-/// Replaces the function of glibc that `pthread_atfork(3)` calls, at the latest moment without fork handlers.
-// SAFETY: it has the type of glibc's function, and calls that.
+/// Replaces the function of glibc that `pthread_atfork(3)` calls. When it is called, there are no fork handlers yet.
+// SAFETY: it has the type of glibc's function, and calls it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __register_atfork(prepare: Handler, parent: Handler, child: Handler, dso: *mut c_void) -> c_int {
     if FORKS.swap(false, Relaxed) {

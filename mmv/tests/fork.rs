@@ -67,7 +67,7 @@ fn workers_of_a_server_have_files_beside_their_parents() {
     text.set("parent");
     registry.try_start().unwrap();
     counter.add(1_000);
-    // Belongs to the parent, although no flush has written it to the file.
+    // This belongs to the parent, although no flush has written it to the file.
     sharded.add(5);
     let workers: Vec<Child> = (1..=4)
         .map(|n| {
@@ -240,7 +240,7 @@ fn nothing_is_locked_in_a_child() {
     let running = AtomicBool::new(true);
     let count = |n: u64| metrics::counter!("c", "k" => (n % 500).to_string()).absolute(n);
     let name = |n: u64| format!("m{}", n % 700);
-    // Some thread holds each lock at any time.
+    // Each lock is held by some thread at any time.
     let busy: [Box<dyn Fn(u64) + Sync + '_>; 6] = [
         Box::new(|_| text.set("x")),
         Box::new(|n| times.record(n as f64)),
@@ -300,7 +300,7 @@ fn header_of(process: i32) -> [u8; HEADER_LEN] {
     Header { magic: MAGIC, version, g1: 1, g2: 1, tocs, flags, process, cluster }.bytes()
 }
 
-/// What process 1 of a name space does with the registry of its parent, which is process 1 of another one.
+/// Uses the registry of the parent, which is process 1 of another PID namespace, in process 1 of this one.
 fn add_beside_the_parent(dir: &Path, registry: &Registry, counter: &Counter) {
     registry.counter("unseen").register().unwrap();
     registry.flush();

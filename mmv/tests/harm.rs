@@ -1,4 +1,4 @@
-//! Applications under attack and under pressure: obstacles of other users, and refusals of the system.
+//! Applications under attack and under pressure: obstacles that other users create, and failures of system calls.
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use all::{All, as_nobody, open_dir, read, registry, word};
 use mmv::recorder::Recorder;
@@ -19,7 +19,7 @@ use mmv::{Counter, Error, Family, Registry, ShardedCounter};
 use mmv_reader::File;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::mman::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap_anonymous, munmap};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use testkit::Child;
@@ -60,7 +60,7 @@ fn a_file_that_cannot_have_its_name_leaves_the_values_where_they_are_seen() {
     let text = file.metrics().iter().find(|m| file.name(m) == b"text").unwrap().values()[0].index;
     assert_eq!(file.string(&file.value(text).unwrap()), Some(&b"last"[..]));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
-    // As soon as the file can be written, it has everything.
+    // As soon as the file can be written, it contains everything.
     fs::remove_dir(dir.path().join("app")).unwrap();
     registry.flush();
     let file = read(dir.path());
@@ -168,7 +168,8 @@ fn the_next_start_removes_what_a_crash_has_left() {
     let space = fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let left = [format!(".app.{dead}.{space}.7"), format!(".app.{dead}.{space}.0")];
     let others = [
-        // Of another application, a running process, another container; and names that no registry creates.
+        // Files of another application, of a running process and of another container; and names that no registry
+        // creates.
         format!(".apps.{dead}.{space}.7"),
         format!(".app.x.{dead}.{space}.7"),
         format!(".app.1.{space}.7"),
@@ -243,8 +244,8 @@ fn a_process_that_may_map_no_more_goes_on() {
             all.update(n);
             let later = registry.counter(&format!("later{n}")).register();
             registered += u64::from(later.is_ok());
-            // One mapping less each time: at some point the first mapping of a registration succeeds, and the second
-            // one fails. SAFETY: nothing uses the page.
+            // One mapping less in each round: in some round, the first mapping of a registration succeeds, and the
+            // second one fails. SAFETY: nothing uses the page.
             unsafe { munmap(pages.pop().unwrap(), 4096) }.unwrap();
             let file = read(dir.path());
             all.check(&file, n + 2);
@@ -344,6 +345,111 @@ fn a_log_that_is_counted_may_say_that_there_can_be_no_thread() {
             registry.histogram("times").quantiles(&[0.5]).unwrap().record(1.0);
         });
         assert_eq!(registry.find::<Counter>("lines").unwrap().get(), 1);
+    })
+    .ends();
+}
+
+#[test]
+fn a_signal_that_an_application_waits_for_is_not_delivered_to_the_flush_thread() {
+    use nix::sys::signal::{SigSet, Signal, kill};
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        let registry = Registry::builder("app").directory(dir.path()).build().unwrap();
+        registry.metric::<ShardedCounter>("sharded").register().unwrap();
+        registry.try_start().unwrap();
+        assert_eq!(fs::read_dir("/proc/self/task").unwrap().count(), 2);
+        // The application blocks the signal only after the start of the flush thread.
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGTERM);
+        signals.thread_block().unwrap();
+        kill(nix::unistd::Pid::this(), Signal::SIGTERM).unwrap();
+        assert_eq!(signals.wait().unwrap(), Signal::SIGTERM);
+    })
+    .ends();
+}
+
+/// Registers while there is no descriptor, and later again. Returns whether `is_seen` then becomes true.
+fn register_without_descriptors(register: impl Fn(), is_seen: impl Fn() -> bool) -> bool {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
+    register();
+    assert!(!is_seen());
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+    let begin = Instant::now();
+    while !is_seen() && begin.elapsed() < Duration::from_secs(60) {
+        register();
+        thread::sleep(Duration::from_millis(20));
+    }
+    is_seen()
+}
+
+#[test]
+fn a_moment_without_descriptors_costs_no_metric() {
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        let recorder = Recorder::of(Registry::builder("app").directory(dir.path())).unwrap();
+        let registry = recorder.registry();
+        metrics::with_local_recorder(&recorder, || metrics::counter!("early").increment(1));
+        registry.try_start().unwrap();
+        let register = || {
+            metrics::with_local_recorder(&recorder, || {
+                metrics::counter!("late").increment(1);
+                metrics::counter!("labelled", "n" => "1").increment(1);
+                metrics::histogram!("times").record(1.0);
+            });
+        };
+        let has = |name| registry.find_family::<Counter>(name).is_some();
+        let is_seen = || registry.find::<Counter>("late").is_some_and(|late| late.get() > 0) && has("labelled");
+        assert!(register_without_descriptors(register, is_seen));
+        assert!(registry.find::<Counter>("times.count").is_some());
+    })
+    .ends();
+}
+
+#[test]
+fn a_moment_without_descriptors_costs_no_span() {
+    use tracing_subscriber::layer::SubscriberExt;
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        let registry = registry(dir.path());
+        let layer = mmv::layer::MmvLayer::new(&registry).unwrap();
+        registry.try_start().unwrap();
+        let count = || registry.find_family::<Counter>("tracing.spans.count").unwrap();
+        let log = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(log, || {
+            let register = || tracing::info_span!("work").in_scope(|| ());
+            assert!(register_without_descriptors(register, || {
+                count().get("harm::work").is_some_and(|count| count.get() > 0)
+            }));
+        });
+    })
+    .ends();
+}
+
+#[test]
+fn a_moment_without_threads_costs_no_value() {
+    let dir = open_dir();
+    Child::new(|| {
+        as_nobody();
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+        setrlimit(Resource::RLIMIT_NPROC, 0, hard).unwrap();
+        let recorder = Recorder::of(Registry::builder("app").directory(dir.path())).unwrap();
+        recorder.registry().try_start().unwrap();
+        let seen = || {
+            let file = read(dir.path());
+            let is_it = |name: &[u8]| name == b"times.count";
+            file.metrics().iter().any(|metric| is_it(file.name(metric))) && word(&file, "times.count") > 0
+        };
+        metrics::with_local_recorder(&recorder, || {
+            metrics::histogram!("times").record(1.0);
+            setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
+            let begin = Instant::now();
+            while !seen() && begin.elapsed() < Duration::from_secs(60) {
+                metrics::histogram!("times").record(1.0);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        assert!(seen());
     })
     .ends();
 }

@@ -14,7 +14,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
-/// Counts log lines through the facade, each in a metric of its own.
+/// Counts log lines through the facade, each in a separate metric.
 struct Counted(AtomicU32);
 
 impl<S: Subscriber> Layer<S> for Counted {
@@ -48,6 +48,38 @@ fn a_log_may_be_counted_by_what_writes_it() {
     };
     thread::spawn(work);
     assert_eq!(ends.recv_timeout(Duration::from_secs(60)), Ok([1, 1]));
+}
+
+/// Counts log lines through the facade, each in a separate instance.
+struct Labelled(AtomicU32);
+
+impl<S: Subscriber> Layer<S> for Labelled {
+    fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+        let line = self.0.fetch_add(1, Relaxed);
+        metrics::counter!("lines", "line" => line.to_string()).increment(1);
+    }
+}
+
+#[test]
+fn a_log_line_about_the_limits_may_be_counted_beyond_the_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    testkit::Child::new(|| {
+        let recorder = Recorder::of(Registry::builder("shop").directory(dir.path())).unwrap().limits(1, 10);
+        let log = tracing_subscriber::registry().with(Labelled(AtomicU32::default()));
+        tracing::subscriber::with_default(log, || {
+            metrics::with_local_recorder(&recorder, || {
+                // A leaf of the name space: the recorder's metric `recorder.left_out` cannot be registered.
+                metrics::counter!("recorder").increment(1);
+                for n in 0..100 {
+                    metrics::counter!("sales", "shop" => n.to_string()).increment(1);
+                    metrics::counter!("lines", "line" => format!("own{n}")).increment(1);
+                }
+            });
+        });
+        let lines = recorder.registry().find_family::<Counter>("lines").unwrap();
+        assert_eq!(lines.get("other").unwrap().get(), 100);
+    })
+    .ends();
 }
 
 #[test]

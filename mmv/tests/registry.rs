@@ -99,7 +99,7 @@ fn a_file_is_full_at_1023_metrics_and_255_labels() {
     for i in 0..254 {
         registry.label(&format!("l{i}"), i).unwrap();
     }
-    // A label set holds no more.
+    // A label set has no room for more.
     assert!(matches!(registry.label("more", 1), Err(Error::Label { name, .. }) if name == "more"));
     let indom = registry.indom("indom").label("last", 1).register().unwrap();
     assert!(matches!(indom.label_instance("i", "more", 1), Err(Error::TooManyLabels)));
@@ -427,6 +427,30 @@ fn texts() {
     assert_eq!(strings(), ("before the start".into(), "three".into()));
     first.set(&"é".repeat(300));
     assert_eq!(strings().0, "é".repeat(127));
+}
+
+#[test]
+fn names_of_clients_do_not_make_instances_without_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("app").directory(dir.path()).most_instances(3).build().unwrap();
+    let indom = registry.indom("rows").instances(["a"]).register().unwrap();
+    let family: Family<Counter> = registry.counter("m").over(&indom).unwrap();
+    ["b", "c", "a"].iter().for_each(|name| family.instance(name).unwrap().inc());
+    for n in 0..100 {
+        let error = family.instance(&format!("client {n}")).unwrap_err();
+        assert!(matches!(&error, Error::TooManyInstances { indom, max: 3 } if indom == "rows"), "{error}");
+    }
+    // Instances that exist, and those that the application adds itself, are available.
+    family.instance("b").unwrap().inc();
+    indom.add("d").unwrap();
+    family.instance("d").unwrap().inc();
+    assert_eq!(indom.names(), ["a", "b", "c", "d"]);
+    // There is also a limit by default.
+    let registry = Registry::builder("default").directory(dir.path()).build().unwrap();
+    let indom = registry.indom("rows").register().unwrap();
+    let family: Family<Counter> = registry.counter("m").over(&indom).unwrap();
+    let added = (0..20_000).take_while(|n| family.instance(&n.to_string()).is_ok()).count();
+    assert_eq!((added, indom.names().len()), (10_000, 10_000));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What holds for every PDU that decodes. The fuzz target `pdu` and the tests of the codec share it.
+//! Properties of every PDU that decodes. The fuzz target `pdu` and the tests of the codec share them.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{Pdu, handshake, metadata};
 use pmapi::{Atom, Error, InDom, Inst, Type};
 
-/// Reads everything that a decoded PDU gives access to.
+/// Reads all parts of a decoded PDU.
 pub(crate) fn walk(pdu: &Pdu<'_>) {
     match pdu {
         Pdu::Error(e) => drop(e.status()),
@@ -81,7 +81,7 @@ fn walk_profile(pdu: &ProfilePdu<'_>) {
     }
 }
 
-/// Encodes a decoded PDU; `None` for a PDU that the library never sends.
+/// Encodes a decoded PDU. Returns `None` for a PDU that the library never sends.
 pub(crate) fn encode(pdu: &Pdu<'_>, from: i32) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let o = &mut out;
@@ -136,7 +136,8 @@ pub(crate) fn encode(pdu: &Pdu<'_>, from: i32) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Encodes a result whose sets have values of one type each, and 32-bit values in situ; `None` for others.
+/// Encodes a result whose sets have values of one type each, and 32-bit values in situ. Returns `None` for other
+/// results.
 fn result(pdu: &ResultPdu<'_>, from: i32) -> Option<Vec<u8>> {
     let mut w = ResultWriter::new();
     w.begin();

@@ -37,7 +37,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Descriptor as received. pmcd passes on what agents send, valid or not.
+/// Descriptor as received. pmcd forwards the descriptors of agents, valid or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawDesc {
     /// Identifier of the metric; `None` when there is no descriptor.

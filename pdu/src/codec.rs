@@ -228,7 +228,7 @@ impl<'a> Writer<'a> {
         let end = self.out.len() + v.len() + padding(v.len()).len();
         self.out.reserve(v.len() + 4);
         self.out.extend_from_slice(v);
-        // A whole word that is then truncated is faster than a part of variable length.
+        // Appending a whole word and truncating it is faster than appending a part of variable length.
         self.out.extend_from_slice(b"~~~~");
         self.out.truncate(end);
         self

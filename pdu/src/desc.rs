@@ -1,4 +1,4 @@
-//! Descriptors whose numbers may be invalid, and how PCP's tools show them (pmPrintDesc(3)).
+//! Descriptors whose codes may be invalid, and their text in PCP's tools (pmPrintDesc(3)).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use pmapi::{Desc, InDom, OptionWord as _, OrNull, PmId, Semantics, Type, Units};
 use crate::codec::words;
 use crate::{HEADER, Header, PduType};
 
-/// Descriptor with its numbers as received. `Display` is that of pmPrintDesc(3), without the end of the last line.
+/// Descriptor with its codes as received. `Display` has the format of pmPrintDesc(3), without the newline at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RawDesc {
     /// Identifier of the metric; `None` for `PM_ID_NULL`.
@@ -23,7 +23,7 @@ pub struct RawDesc {
 }
 
 impl RawDesc {
-    /// Decodes a DESC PDU; `None` for another PDU or another length.
+    /// Decodes a DESC PDU. Returns `None` for another PDU or a wrong length.
     pub fn decode(pdu: &[u8]) -> Option<RawDesc> {
         let header = Header::parse(pdu).ok().flatten()?;
         let body = pdu.get(HEADER..).filter(|body| header.pdu == PduType::DESC && body.len() == 20)?;

@@ -65,7 +65,7 @@ impl From<SystemTime> for Stamp {
 pub struct Record<'a> {
     /// Time of the event.
     pub time: Stamp,
-    /// Kind of the record, and meaning of its first parameters.
+    /// Kind of the record, and use of its first parameters.
     pub flags: EventFlags,
     /// Number of missed events in a record of missed events, else 0.
     pub missed: u32,
@@ -132,7 +132,7 @@ impl Params {
     }
 }
 
-/// Decodes the parameter at the start of `bytes`, and returns the rest too.
+/// Decodes the parameter at the start of `bytes`. Also returns the bytes after it.
 fn param(bytes: &[u8]) -> Option<(Option<PmId>, Atom<'_>, &[u8])> {
     let (pmid, rest) = bytes.split_first_chunk()?;
     let (head, rest) = rest.split_first_chunk()?;
@@ -149,7 +149,7 @@ fn param(bytes: &[u8]) -> Option<(Option<PmId>, Atom<'_>, &[u8])> {
     Some((PmId::from_word(u32::from_be_bytes(*pmid)), atom, rest))
 }
 
-/// Decodes the record at the start of `bytes`, and returns the rest too.
+/// Decodes the record at the start of `bytes`. Also returns the bytes after it.
 fn record(bytes: &[u8], layout: Layout) -> Option<(Record<'_>, &[u8])> {
     let (time, rest) = match layout {
         Layout::Micro => {

@@ -35,7 +35,7 @@ impl ErrorPdu {
     /// # Errors
     /// pmcd's reason for refusing the client; `PM_ERR_IPC` for a PDU without features.
     pub fn greeting(self) -> Result<Features> {
-        // The lower half has the features, the upper half a version that does not matter.
+        // The lower half has the features. The upper half has a version, which is ignored.
         let features = Features::from_bits_retain(self.datum.ok_or(Error::IPC)? as u16);
         // Only in this PDU are error codes those of PCP 1.
         let code = if self.code <= -1000 { self.code + 1000 + Error::GENERIC.code() } else { self.code };
@@ -62,7 +62,7 @@ bitflags! {
         /// The agent requests the containers of clients (`PMDA_FLAG_CONTAINER`).
         const CONTAINER = 1 << 6;
 
-        /// pmcd supports encryption. This flag and all that follow are only between clients and pmcd.
+        /// pmcd supports encryption. Only clients and pmcd use this flag and the following ones.
         const SECURE = 1;
         /// pmcd requires the client's credentials.
         const CREDENTIALS_REQUIRED = 1 << 3;
@@ -177,7 +177,7 @@ impl<'a> Attr<'a> {
     }
 }
 
-/// Appends the ERROR PDU that an agent sends unasked when it has become ready.
+/// Appends the ERROR PDU that an agent sends, without a request, when it has become ready.
 ///
 /// # Errors
 /// Never fails: the PDU is always short.

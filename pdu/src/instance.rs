@@ -35,8 +35,8 @@ impl<'a> InstanceReq<'a> {
     }
 }
 
-/// `INSTANCE`: instances and their names. The answer to a name has only the instance, the answer to an instance only
-/// the name.
+/// `INSTANCE`: instances and their names. If the request had a name, the answer has only the instance. If it had an
+/// instance, the answer has only the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InstancePdu<'a> {
     /// Instance domain; `None` for `PM_INDOM_NULL`.

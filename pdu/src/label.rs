@@ -7,7 +7,8 @@ use pmapi::{Error, Inst, LabelFlags, OptionWord as _, RawLabel, Result};
 /// `LABEL_REQ`: a request for labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LabelReq {
-    /// Subject of the labels: all ones for the context, else the word of a domain, cluster, metric or instance domain.
+    /// Subject of the labels: all ones for the context, otherwise the identifier of a domain, cluster, metric or
+    /// instance domain.
     pub ident: u32,
     /// Level of the labels, in `PM_LABEL_*` bits.
     pub bits: i32,
@@ -111,7 +112,7 @@ impl<'a> LabelPdu<'a> {
         let len = sets.pos() - start;
         let list = r.bytes(len, "label sets")?;
         let labels = LabelPdu { ident, bits, count, sets: list, pdu };
-        // The JSON texts follow; only padding may be after the last one.
+        // The JSON texts follow. After the last one, only padding is allowed.
         let end = labels.sets().map(|set| set.json).filter(|json| !json.is_empty());
         let end = end.map(|json| json.as_ptr_range().end.addr() - pdu.as_ptr().addr()).max().unwrap_or(r.pos());
         r.bytes(end.saturating_sub(r.pos()), "JSON")?;

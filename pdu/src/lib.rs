@@ -40,9 +40,9 @@ pub const FROM_AGENT: i32 = 0;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PduType(i32);
 
-/// Defines [`PduType`]'s constants and [`Pdu`]: a line for each PDU, with its code and the type that decodes it. The
-/// first word says what it is for an agent: a `request`, to be answered, or an `other` PDU. PDUs without a type are not
-/// exchanged with agents.
+/// Defines [`PduType`]'s constants and [`Pdu`]. Each line has a PDU's code, and the type that decodes it. The first
+/// word is `request` for PDUs that an agent must answer, and `other` for all others. PDUs without a decoding type are
+/// not exchanged with agents.
 macro_rules! pdus {
     ($($kind:ident $name:ident = $code:literal $(=> $variant:ident($($decoded:tt)*))?;)*) => {
         #[allow(missing_docs)]
@@ -96,7 +96,7 @@ macro_rules! pdus {
 
 pdus! {
     other ERROR = 0x7000 => Error(handshake::ErrorPdu);
-    // From pmcd it has values to be stored.
+    // As a request of pmcd, it has values to be stored.
     request RESULT = 0x7001 => Result(result::ResultPdu<'a>);
     other PROFILE = 0x7002 => Profile(profile::ProfilePdu<'a>);
     request FETCH = 0x7003 => Fetch(metadata::Fetch<'a>);

@@ -1,4 +1,4 @@
-//! Values as PCP's tools show them (pmPrintValue(3)).
+//! Text of values in PCP's tools (pmPrintValue(3)).
 
 use std::fmt;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use chrono::{DateTime, Local};
 
 use pmapi::{
     Atom, Converted, Type,
-    cnum::{general, is_space},
+    cnum::{append_general, general, is_space},
 };
 
 use crate::event::{EventFlags, Layout, Stamp, records};
@@ -17,7 +17,7 @@ use crate::result::RawValue;
 /// Whether `$PCP_SQUASH_NEWLINES` is set, which replaces white space in strings by blanks.
 static SQUASHED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("PCP_SQUASH_NEWLINES").is_some());
 
-/// Value formatted as PCP's tools show it (pmPrintValue(3)).
+/// Value, formatted as in PCP's tools (pmPrintValue(3)).
 ///
 /// `Display` replaces bytes that are not UTF-8 by U+FFFD; [`Print::to_bytes`] keeps them.
 #[derive(Clone, Copy, Debug)]
@@ -30,14 +30,13 @@ pub struct Print<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Shown<'a> {
     Atom(Atom<'a>),
-    /// Value of an unknown type, or not of its metric's type.
+    /// Value of an unknown type, or of a type other than its metric's.
     Unknown(RawValue<'a>),
     LoggerControl(u32),
 }
 
 impl<'a> RawValue<'a> {
-    /// Formats the value of a metric of type `ty` as PCP's tools show it, at least `width` bytes wide
-    /// (pmPrintValue(3)).
+    /// Formats the value of a metric of type `ty` as PCP's tools do, at least `width` bytes wide (pmPrintValue(3)).
     ///
     /// A value of an unknown type, or not of this type, is shown in every way that its size allows.
     pub fn print(self, ty: Option<Type>, width: usize) -> Print<'a> {
@@ -55,46 +54,68 @@ impl<'a> RawValue<'a> {
 }
 
 impl<'a> Print<'a> {
-    /// Returns the form of a value in PCP's tools, at least `width` bytes wide (pmPrintValue(3)).
+    /// Formats a value as PCP's tools do, at least `width` bytes wide (pmPrintValue(3)).
+    #[inline]
     pub fn new(atom: Atom<'a>, width: usize) -> Self {
         Print { value: Shown::Atom(atom), width, squashed: *SQUASHED }
     }
 
-    /// Replaces white space in strings by blanks, whatever `$PCP_SQUASH_NEWLINES` says.
+    /// Replaces white space in strings by blanks, regardless of `$PCP_SQUASH_NEWLINES`.
     pub fn squashed(self) -> Self {
         Print { squashed: true, ..self }
     }
 
-    /// Keeps white space in strings, whatever `$PCP_SQUASH_NEWLINES` says.
+    /// Keeps white space in strings, regardless of `$PCP_SQUASH_NEWLINES`.
     pub fn verbatim(self) -> Self {
         Print { squashed: false, ..self }
     }
 
     /// Returns the text, in which strings keep their bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let width = self.width;
+        let mut out = Vec::new();
+        self.append_to(&mut out);
+        out
+    }
+
+    /// Appends the text, in which strings keep their bytes.
+    #[inline]
+    pub fn append_to(&self, out: &mut Vec<u8>) {
         match self.value {
-            Shown::Atom(Atom::Float(v)) => format!("{:>width$}", general(v.into(), 8)).into(),
-            Shown::Atom(Atom::Double(v)) => format!("{:>width$}", general(v, 16)).into(),
-            Shown::Atom(Atom::String(text)) => {
-                let mut out = blanks(text.len() + 2, width);
-                self.quote(text, &mut out);
-                out
+            // The quotes are as wide.
+            Shown::Atom(Atom::String(text)) if self.width <= 2 && !self.squashed => quote(text, out),
+            _ => self.append_other(out),
+        }
+    }
+
+    fn append_other(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        match self.value {
+            Shown::Atom(Atom::Float(v)) => append_general(out, v.into(), 8),
+            Shown::Atom(Atom::Double(v)) => append_general(out, v, 16),
+            Shown::Atom(Atom::String(text)) => self.quote(text, out),
+            Shown::Atom(Atom::Aggregate(bytes)) => return out.extend(self.unknown_block(bytes)),
+            Shown::Atom(Atom::Event(payload)) => return out.extend(events(payload, Layout::Micro)),
+            Shown::Atom(Atom::HighResEvent(payload)) => return out.extend(events(payload, Layout::Nano)),
+            // Only integers are left. Writing to a vector does not fail.
+            Shown::Atom(atom) => _ = write!(out, "{atom}"),
+            Shown::Unknown(RawValue::InSitu(word)) => return out.extend(self.unknown_word(word).bytes()),
+            Shown::Unknown(RawValue::Block(code, payload)) => {
+                return out.extend(self.unknown_block(&host_order(code, payload)));
             }
-            Shown::Atom(Atom::Aggregate(bytes)) => self.unknown_block(bytes),
-            Shown::Atom(Atom::Event(payload)) => events(payload, Layout::Micro),
-            Shown::Atom(Atom::HighResEvent(payload)) => events(payload, Layout::Nano),
-            // Only integers are left.
-            Shown::Atom(atom) => format!("{atom:>width$}").into(),
-            Shown::Unknown(RawValue::InSitu(word)) => self.unknown_word(word).into(),
-            Shown::Unknown(RawValue::Block(code, payload)) => self.unknown_block(&host_order(code, payload)),
-            Shown::LoggerControl(word) => logger_control(word).into(),
+            Shown::LoggerControl(word) => return out.extend(logger_control(word).bytes()),
+        }
+        let missing = self.width.saturating_sub(out.len() - start);
+        if missing > 0 {
+            out.splice(start..start, std::iter::repeat_n(b' ', missing));
         }
     }
 
     fn quote(&self, text: &[u8], out: &mut Vec<u8>) {
+        if !self.squashed {
+            return quote(text, out);
+        }
         out.push(b'"');
-        out.extend(text.iter().map(|&b| if self.squashed && is_space(b) { b' ' } else { b }));
+        out.extend(text.iter().map(|&b| if is_space(b) { b' ' } else { b }));
         out.push(b'"');
     }
 
@@ -132,13 +153,22 @@ impl<'a> Print<'a> {
         if done {
             out.push(b' ');
         }
-        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-        out.extend(format!("[{hex}]").bytes());
+        let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default() as u8;
+        out.push(b'[');
+        out.extend(bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]));
+        out.push(b']');
         out
     }
 }
 
-/// Returns the payload of a value block with a number, which is big-endian on the wire, in the host's byte order.
+#[inline]
+fn quote(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(text);
+    out.push(b'"');
+}
+
+/// Returns the payload of a value block in the host's byte order. A number in it is big-endian on the wire.
 fn host_order(code: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = payload.to_vec();
     let numeric = Type::from_code(code.into()).is_ok_and(|ty| ty.is_numeric() && !matches!(ty, Type::I32 | Type::U32));
@@ -158,7 +188,7 @@ fn separate(out: &mut Vec<u8>) {
     }
 }
 
-/// Text of the state that pmlc(1) passes in place of an event's value.
+/// Returns the text of the state that pmlc(1) passes in place of an event's value.
 fn logger_control(word: u32) -> String {
     let choose = |bit: u32, set, unset| if word & bit != 0 { set } else { unset };
     let kind = choose(2, "mand ", "adv ");
@@ -167,15 +197,15 @@ fn logger_control(word: u32) -> String {
     format!("[pmlc control {kind}{state}{available}{}]", word >> 4)
 }
 
-/// Text with the number of records and the times of the first and the last.
+/// Returns a text with the number of records, and the times of the first and the last one.
 fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
     let mut out = Vec::new();
     let Ok(records) = records(payload, layout).map(Iterator::collect::<Vec<_>>) else {
         // Damaged records have no times: only the claimed number of records is shown.
         return Atom::Event(payload).to_string().into();
     };
-    // libpcp does not step over a record of missed events. It counts that record again until the end, and shows its
-    // time as that of the last.
+    // libpcp does not advance past a record of missed events. It counts that record repeatedly until the end, and shows
+    // its time as that of the last one.
     let (mut at, mut missed) = (0, 0_i32);
     for _ in 1..records.len() {
         match records.get(at) {

@@ -8,7 +8,7 @@ use pmapi::{InDom, Inst, Result};
 
 /// State of the instances that a list does not name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum State {
+pub enum ProfileState {
     /// Included (`PM_PROFILE_INCLUDE`).
     #[default]
     Include,
@@ -16,11 +16,11 @@ pub enum State {
     Exclude,
 }
 
-impl State {
-    fn decode(r: &mut Reader<'_>, field: &'static str) -> Decoded<State> {
+impl ProfileState {
+    fn decode(r: &mut Reader<'_>, field: &'static str) -> Decoded<ProfileState> {
         match r.i32(field)? {
-            0 => Ok(State::Include),
-            1 => Ok(State::Exclude),
+            0 => Ok(ProfileState::Include),
+            1 => Ok(ProfileState::Exclude),
             other => Err(r.bad(field, other, "is neither 0 nor 1")),
         }
     }
@@ -32,7 +32,7 @@ pub struct ProfilePdu<'a> {
     /// Context that the profile belongs to.
     pub context: i32,
     /// State of instance domains without an entry.
-    pub state: State,
+    pub state: ProfileState,
     heads: &'a [u8],
     insts: &'a [u8],
 }
@@ -42,7 +42,7 @@ impl<'a> ProfilePdu<'a> {
 
     pub(super) fn decode(r: &mut Reader<'a>) -> Decoded<Self> {
         let context = r.i32("context")?;
-        let state = State::decode(r, "global state")?;
+        let state = ProfileState::decode(r, "global state")?;
         let count = r.count("number of profiles")?;
         r.u32("padding")?;
         let mut checked = r.clone();
@@ -50,7 +50,7 @@ impl<'a> ProfilePdu<'a> {
         let mut total = 0usize;
         for _ in 0..count {
             checked.u32("instance domain")?;
-            State::decode(&mut checked, "state")?;
+            ProfileState::decode(&mut checked, "state")?;
             total = total.saturating_add(checked.count("number of instances")?);
             checked.u32("padding")?;
         }
@@ -58,12 +58,14 @@ impl<'a> ProfilePdu<'a> {
     }
 
     /// Iterates over the entries: instance domain, state and listed instances of each.
-    pub fn entries(&self) -> impl Iterator<Item = (u32, State, impl Iterator<Item = u32> + Clone + use<'a>)> + use<'a> {
+    pub fn entries(
+        &self,
+    ) -> impl Iterator<Item = (u32, ProfileState, impl Iterator<Item = u32> + Clone + use<'a>)> + use<'a> {
         let mut rest = self.insts;
         self.heads.chunks_exact(Self::HEAD).map(move |head| {
             let mut head = words(head);
             let indom = head.next().unwrap_or_default();
-            let state = if head.next() == Some(0) { State::Include } else { State::Exclude };
+            let state = if head.next() == Some(0) { ProfileState::Include } else { ProfileState::Exclude };
             let bytes = (head.next().unwrap_or_default() as usize).saturating_mul(4).min(rest.len());
             let (insts, tail) = rest.split_at(bytes);
             rest = tail;
@@ -75,25 +77,25 @@ impl<'a> ProfilePdu<'a> {
 /// Profile of a client: the instances that its fetches include (pmAddProfile(3)). The default includes all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    state: State,
+    state: ProfileState,
     entries: Vec<Entry>,
     /// Listed instances of all entries, sorted within each.
     insts: Vec<u32>,
     /// Positions of the entries, sorted by domain and position, so that a client with thousands of entries does not
-    /// slow down each metric. Empty for up to [`FEW`] entries, among which a walk is faster.
+    /// slow down each metric. Empty for up to [`FEW`] entries, for which a linear search is faster.
     index: Vec<usize>,
 }
 
-/// Entries and listed instances that are found by a walk.
+/// Number of entries and listed instances up to which a linear search is used.
 const FEW: usize = 8;
 
-/// Entries and listed instances whose memory is kept however few are used.
+/// Number of entries and listed instances for which memory is always kept.
 const KEPT: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     indom: u32,
-    state: State,
+    state: ProfileState,
     start: usize,
     end: usize,
 }
@@ -101,14 +103,14 @@ struct Entry {
 /// Instances of one domain that a client's fetches include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection<'a> {
-    state: State,
+    state: ProfileState,
     /// Listed instances in ascending order.
     listed: &'a [u32],
 }
 
 impl Profile {
     /// Creates a profile that includes all instances of all domains, or none.
-    pub fn new(state: State) -> Self {
+    pub fn new(state: ProfileState) -> Self {
         Profile { state, ..Self::default() }
     }
 
@@ -121,7 +123,7 @@ impl Profile {
             self.push(indom, state, insts);
         }
         self.order();
-        // One large profile must not keep its memory for ever.
+        // One large profile must not keep its memory forever.
         give_back(&mut self.entries);
         give_back(&mut self.insts);
         give_back(&mut self.index);
@@ -146,7 +148,7 @@ impl Profile {
         self.index.get(first).map(|&at| &self.entries[at]).filter(|entry| entry.indom == word)
     }
 
-    fn push(&mut self, indom: u32, state: State, insts: impl Iterator<Item = u32>) {
+    fn push(&mut self, indom: u32, state: ProfileState, insts: impl Iterator<Item = u32>) {
         let start = self.insts.len();
         self.insts.extend(insts);
         self.insts[start..].sort_unstable();
@@ -164,7 +166,7 @@ impl Profile {
 
     /// Replaces the entry of a domain. `Include` includes all instances but the listed ones, `Exclude` only the listed
     /// ones.
-    pub fn set(&mut self, indom: InDom, state: State, listed: &[Inst]) {
+    pub fn set(&mut self, indom: InDom, state: ProfileState, listed: &[Inst]) {
         self.entries.retain(|e| e.indom != indom.word());
         self.push(indom.word(), state, listed.iter().map(|inst| inst.word()));
         self.order();
@@ -174,7 +176,7 @@ impl Profile {
     ///
     /// The first call for a domain excludes all its other instances.
     pub fn add(&mut self, indom: InDom, insts: &[Inst]) {
-        self.change(indom, State::Include, insts);
+        self.change(indom, ProfileState::Include, insts);
     }
 
     /// Excludes instances of a domain; an empty list excludes all of them (pmDelProfile(3)).
@@ -182,15 +184,15 @@ impl Profile {
     /// As in libpcp, the first call for a domain excludes all its instances, not only these. Call [`Profile::add`]
     /// without instances first to keep the others.
     pub fn remove(&mut self, indom: InDom, insts: &[Inst]) {
-        self.change(indom, State::Exclude, insts);
+        self.change(indom, ProfileState::Exclude, insts);
     }
 
-    fn change(&mut self, indom: InDom, to: State, insts: &[Inst]) {
+    fn change(&mut self, indom: InDom, to: ProfileState, insts: &[Inst]) {
         if insts.is_empty() {
             return self.set(indom, to, insts);
         }
         let (state, old) =
-            self.find(indom).map_or((State::Exclude, &[][..]), |e| (e.state, &self.insts[e.start..e.end]));
+            self.find(indom).map_or((ProfileState::Exclude, &[][..]), |e| (e.state, &self.insts[e.start..e.end]));
         let old = old.iter().filter_map(|word| Inst::from_word(*word));
         let list: Vec<Inst> = if state == to {
             // The instances must not be in the list of exceptions.
@@ -221,7 +223,7 @@ impl Profile {
     /// `PM_ERR_TOOBIG` for a PDU over [`MAX_LEN`](crate::MAX_LEN) bytes.
     pub fn encode(&self, out: &mut Vec<u8>, from: i32, context: i32) -> Result {
         let mut w = Writer::new(out, PduType::PROFILE, from);
-        let word = |state| u32::from(state == State::Exclude);
+        let word = |state| u32::from(state == ProfileState::Exclude);
         w.i32(context).u32(word(self.state)).count(self.entries.len()).u32(0);
         for e in &self.entries {
             w.u32(e.indom).u32(word(e.state)).count(e.end - e.start).u32(0);
@@ -244,7 +246,7 @@ fn give_back<T>(buffer: &mut Vec<T>) {
 
 impl<'a> Selection<'a> {
     /// Selection of every instance.
-    pub const ALL: Selection<'static> = Selection { state: State::Include, listed: &[] };
+    pub const ALL: Selection<'static> = Selection { state: ProfileState::Include, listed: &[] };
 
     /// Returns whether an instance is included.
     pub fn includes(self, inst: Inst) -> bool {
@@ -253,19 +255,19 @@ impl<'a> Selection<'a> {
             few if few.len() <= FEW => few.contains(&inst.word()),
             many => many.binary_search(&inst.word()).is_ok(),
         };
-        listed == (self.state == State::Exclude)
+        listed == (self.state == ProfileState::Exclude)
     }
 
     /// Returns whether every instance is included.
     pub fn is_all(self) -> bool {
-        self.state == State::Include && self.listed.is_empty()
+        self.state == ProfileState::Include && self.listed.is_empty()
     }
 
     /// Returns the included instances in ascending order if the client named them, so that a large domain need not be
-    /// walked for a few. Some of them may not exist.
+    /// searched for a few instances. Some of them may not exist.
     pub fn named(self) -> Option<impl ExactSizeIterator<Item = Inst> + 'a> {
         // A listed `PM_IN_NULL` names nothing, and no agent has an instance `INST_NONE`.
-        (self.state == State::Exclude)
+        (self.state == ProfileState::Exclude)
             .then(|| self.listed.iter().map(|&word| Inst::from_word(word).unwrap_or(INST_NONE)))
     }
 }
@@ -286,8 +288,8 @@ mod tests {
     fn selections() {
         let mut profile = Profile::default();
         assert!(profile.includes(indom(0), Inst::new(7)));
-        profile.set(indom(0), State::Exclude, &[Inst::new(9), Inst::new(1)]);
-        profile.set(indom(1), State::Include, &[Inst::new(1)]);
+        profile.set(indom(0), ProfileState::Exclude, &[Inst::new(9), Inst::new(1)]);
+        profile.set(indom(1), ProfileState::Include, &[Inst::new(1)]);
         assert!(profile.includes(indom(0), Inst::new(1)) && profile.includes(indom(0), Inst::new(9)));
         assert!(!profile.includes(indom(0), Inst::new(2)));
         assert!(!profile.includes(indom(1), Inst::new(1)) && profile.includes(indom(1), Inst::new(2)));
@@ -295,8 +297,8 @@ mod tests {
         let named: Vec<Inst> = profile.selection(indom(0)).named().unwrap().collect();
         assert_eq!(named, [Inst::new(1), Inst::new(9)]);
         assert!(profile.selection(indom(1)).named().is_none());
-        assert!(!Profile::new(State::Exclude).includes(indom(0), Inst::new(1)));
-        assert_eq!(Profile::new(State::Exclude).selection(indom(0)).named().unwrap().len(), 0);
+        assert!(!Profile::new(ProfileState::Exclude).includes(indom(0), Inst::new(1)));
+        assert_eq!(Profile::new(ProfileState::Exclude).selection(indom(0)).named().unwrap().len(), 0);
     }
 
     /// Returns a profile that was received with these entries: a domain's serial and its one listed instance.
@@ -315,10 +317,10 @@ mod tests {
     #[test]
     fn the_first_of_any_number_of_entries_for_a_domain_applies() {
         for count in [1, FEW, FEW + 1, 4000] {
-            // Each domain has two entries, in an order that is not sorted.
+            // Each domain has two entries, which are not sorted.
             let serial = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % 4_000_000;
             let profile = received((0..2 * count).map(|i| (serial(i % count), i as u32)));
-            // A walk through thousands of entries for each metric would take milliseconds.
+            // A linear search through thousands of entries for each metric would take milliseconds.
             assert_eq!(profile.index.len(), if count * 2 > FEW { count * 2 } else { 0 });
             for i in 0..count {
                 let named: Vec<Inst> = profile.selection(indom(serial(i))).named().unwrap().collect();
@@ -331,8 +333,8 @@ mod tests {
     #[test]
     fn entries_that_are_changed_are_found() {
         let mut profile = received((0..100).map(|i| (i, 1)));
-        profile.set(indom(50), State::Exclude, &[Inst::new(2)]);
-        profile.set(indom(200), State::Include, &[]);
+        profile.set(indom(50), ProfileState::Exclude, &[Inst::new(2)]);
+        profile.set(indom(200), ProfileState::Include, &[]);
         assert_eq!(
             [49, 50].map(|serial| profile.selection(indom(serial)).named().map(|all| all.collect::<Vec<_>>())),
             [1, 2].map(|inst| Some(vec![Inst::new(inst)]))
@@ -354,7 +356,7 @@ mod tests {
     fn long_lists_behave_as_short_ones() {
         let mut profile = Profile::default();
         let listed: Vec<Inst> = (0..100).map(|i| Inst::new(3 * i)).collect();
-        profile.set(indom(0), State::Exclude, &listed);
+        profile.set(indom(0), ProfileState::Exclude, &listed);
         for i in 0..300 {
             assert_eq!(profile.includes(indom(0), Inst::new(i)), i % 3 == 0);
         }

@@ -1,9 +1,10 @@
 //! The `RESULT` PDU: an agent's values for `FETCH`, and pmcd's request to store values.
 
 use bitflags::bitflags;
+use memchr::memchr;
 
 use super::PduType;
-use super::codec::{DecodeError, Decoded, Reader};
+use super::codec::{Decoded, Reader};
 use pmapi::{Atom, Converted, Error, Inst, OptionWord as _, PmId, Type};
 
 /// Encoding of a value in its set.
@@ -141,11 +142,11 @@ impl<'a> HighResResult<'a> {
 
 impl<'a> ValueSets<'a> {
     /// Decodes `count` value sets that begin at offset `start` of `bytes` and end with it. References to value blocks
-    /// count from the start of `bytes`. A record of an archive (LOGARCHIVE(5)) has this layout from eight bytes before
-    /// its length on.
+    /// count from the start of `bytes`. A record of an archive (LOGARCHIVE(5)) has this layout, beginning eight bytes
+    /// before its length.
     ///
     /// # Errors
-    /// [`DecodeError`] for value sets that are short, too long or have invalid fields.
+    /// [`DecodeError`](super::codec::DecodeError) for value sets that are short, too long or have invalid fields.
     pub fn within(bytes: &'a [u8], start: usize, count: usize) -> Decoded<ValueSets<'a>> {
         let mut r = Reader::at(PduType::RESULT, bytes, start);
         let sets = ValueSets::decode(&mut r, count)?;
@@ -153,9 +154,9 @@ impl<'a> ValueSets<'a> {
         Ok(sets)
     }
 
-    /// Returns the value sets that [`ValueSets::within`] decodes, without checking them first, for a reader that wants
-    /// few of many. Iteration ends before the first set that is damaged, and that of a set's values before the first
-    /// value that is: fewer of them than counted mean damage.
+    /// Returns the value sets that [`ValueSets::within`] decodes, without checking them first, for a reader that needs
+    /// few of many. Iteration ends before the first damaged set, and within a set before the first damaged value. If
+    /// there are fewer than the count, the data is damaged.
     pub const fn unchecked(bytes: &'a [u8], start: usize, count: usize) -> ValueSets<'a> {
         ValueSets { count, start, pdu: bytes }
     }
@@ -167,15 +168,62 @@ impl<'a> ValueSets<'a> {
 
     fn decode(r: &mut Reader<'a>, count: usize) -> Decoded<Self> {
         let start = r.pos();
-        for _ in 0..count {
-            r.set()?;
-        }
         let sets = ValueSets { count, start, pdu: r.whole() };
-        sets.check_blocks(r)?;
+        if let Some(end) = sets.end() {
+            r.bytes(end - start, "value sets")?;
+            return Ok(sets);
+        }
+        // Something is invalid: the slower check finds out what.
+        sets.check(r)?;
         Ok(sets)
     }
 
-    /// Checks the value blocks: in the order of their references, the first right after the sets, and none shared.
+    /// Reads the value sets and their blocks, field by field.
+    fn check(&self, r: &mut Reader<'a>) -> Decoded<()> {
+        for _ in 0..self.count {
+            r.set()?;
+        }
+        self.check_blocks(r)
+    }
+
+    /// Returns the offset after the value sets and their blocks, or `None` if any part is invalid.
+    ///
+    /// Makes the same checks as the field-by-field decoder and [`ValueSets::check_blocks`], in one pass. Each block's
+    /// head is loaded by the reference to it, not by the end of the block before, so that the loads do not wait for
+    /// each other.
+    fn end(&self) -> Option<usize> {
+        let (mut place, mut first, mut expected, mut wrong) = (self.start, None, 0_u64, 0_u64);
+        for _ in 0..self.count {
+            let (_, numval) = halves(self.pdu.get(place..)?.first_chunk()?);
+            if numval as i32 <= 0 {
+                place += 8;
+                continue;
+            }
+            let (format, rest) = self.pdu.get(place + 8..)?.split_first_chunk::<4>()?;
+            let list = rest.get(..(numval as usize).checked_mul(8)?)?;
+            place += 12 + list.len();
+            if format_of(u32::from_be_bytes(*format))? == Format::InSitu {
+                continue;
+            }
+            for (_, word) in list.chunks_exact(8).filter_map(<[u8]>::first_chunk).map(halves) {
+                let word = u64::from(word);
+                if first.is_none() {
+                    (first, expected) = (Some(word), word);
+                }
+                let at = usize::try_from(word * 4).ok()?;
+                let head = u32::from_be_bytes(*self.pdu.get(at..)?.first_chunk()?);
+                let len = u64::from(head & 0xff_ffff);
+                wrong |= (word ^ expected) | u64::from(len < BLOCK_HEAD as u64);
+                expected = word + len.div_ceil(4);
+            }
+        }
+        let Some(first) = first else { return (place <= self.pdu.len()).then_some(place) };
+        let end = usize::try_from(expected * 4).ok()?;
+        (wrong == 0 && first == (place / 4) as u64 && place % 4 == 0 && end <= self.pdu.len()).then_some(end)
+    }
+
+    /// Checks the value blocks: they must be in the order of their references, begin directly after the sets, and not
+    /// be shared.
     fn check_blocks(&self, r: &mut Reader<'a>) -> Decoded<()> {
         for set in self.iter().filter(|set| set.format != Format::InSitu) {
             for (_, word) in set.pairs() {
@@ -228,6 +276,7 @@ impl<'a> ValueSets<'a> {
     }
 
     /// Iterates over the value sets.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = ValueSet<'a>> + use<'a> {
         self.places().map(|(_, set)| set)
     }
@@ -243,11 +292,13 @@ impl<'a> ValueSets<'a> {
     }
 }
 
+#[inline]
 fn halves(pair: &[u8; 8]) -> (u32, u32) {
     let word = u64::from_be_bytes(*pair);
     ((word >> 32) as u32, word as u32)
 }
 
+#[inline]
 fn format_of(code: u32) -> Option<Format> {
     Some(match code {
         0 => Format::InSitu,
@@ -272,6 +323,7 @@ impl Reader<'_> {
 
 impl<'a> ValueSet<'a> {
     /// Returns the value set at an offset of a decoded PDU, and the offset after it.
+    #[inline]
     pub fn at(pdu: &'a [u8], offset: usize) -> Option<(ValueSet<'a>, usize)> {
         let (head, rest) = pdu.get(offset..)?.split_first_chunk::<8>()?;
         let (pmid, numval) = halves(head);
@@ -292,25 +344,46 @@ impl<'a> ValueSet<'a> {
     }
 
     /// Returns the encoding of the values.
+    #[inline]
     pub fn format(&self) -> Format {
         self.format
     }
 
     /// Returns the number of values.
+    #[inline]
     pub fn len(&self) -> usize {
         self.list.len() / 8
     }
 
     /// Returns whether there are no values.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
-        self.list.chunks_exact(8).filter_map(<[u8]>::first_chunk).map(halves)
+    /// Returns the words of instances and values, and the bytes of the value blocks. Checked sets of which both are equal
+    /// have equal values. Equal values may have different words, because references to blocks count from the start of
+    /// the PDU. Returns `None` for references that point outside of the PDU.
+    pub fn encoded(&self) -> Option<(&'a [u8], &'a [u8])> {
+        if self.format == Format::InSitu {
+            return Some((self.list, &[]));
+        }
+        let (_, first) = halves(self.list.first_chunk()?);
+        let (_, last) = halves(self.list.last_chunk()?);
+        // Blocks are in the order of their references, without gaps.
+        let (first, last) = ((first as usize).checked_mul(4)?, (last as usize).checked_mul(4)?);
+        let head = u32::from_be_bytes(*self.pdu.get(last..)?.first_chunk()?);
+        let end = last.checked_add((head & 0xff_ffff) as usize)?;
+        Some((self.list, self.pdu.get(first..end)?))
     }
 
-    /// Iterates over the instances, `None` for a singular metric, and their values.
+    #[inline]
+    fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        self.list.chunks_exact(8).map(|pair| pair.first_chunk().map_or((0, 0), halves))
+    }
+
+    /// Iterates over the instances and their values. The instance is `None` for a singular metric.
+    #[inline]
     pub fn values(&self) -> impl Iterator<Item = (Option<Inst>, RawValue<'a>)> + use<'a> {
         let (format, pdu) = (self.format, self.pdu);
         self.pairs().map_while(move |(inst, word)| {
@@ -324,6 +397,7 @@ impl<'a> ValueSet<'a> {
 }
 
 impl<'a> RawValue<'a> {
+    #[inline]
     fn block(pdu: &'a [u8], word: u32) -> Option<RawValue<'a>> {
         let rest = pdu.get((word as usize).checked_mul(4)?..)?;
         let (head, payload) = rest.split_first_chunk()?;
@@ -335,7 +409,8 @@ impl<'a> RawValue<'a> {
     /// Decodes the value of a metric of type `ty`.
     ///
     /// # Errors
-    /// `PM_ERR_CONV` when the value is of another type or has not the size of its type.
+    /// `PM_ERR_CONV` when the value has another type, or a size that does not match its type.
+    #[inline]
     pub fn atom(self, ty: Type) -> Result<Atom<'a>, Error> {
         let (code, payload) = match (self, ty) {
             (RawValue::InSitu(word), Type::I32) => return Ok(Atom::I32(word as i32)),
@@ -350,7 +425,8 @@ impl<'a> RawValue<'a> {
     }
 }
 
-/// Decodes the payload of a value block; `None` when it has not the size of the type.
+/// Decodes the payload of a value block. Returns `None` when its size does not match the type.
+#[inline]
 pub(super) fn block_atom(ty: Type, payload: &[u8]) -> Option<Atom<'_>> {
     let four = || Some(u32::from_be_bytes(payload.try_into().ok()?));
     let eight = || Some(u64::from_be_bytes(payload.try_into().ok()?));
@@ -361,7 +437,7 @@ pub(super) fn block_atom(ty: Type, payload: &[u8]) -> Option<Atom<'_>> {
         Type::U64 => Atom::U64(eight()?),
         Type::Float => Atom::Float(f32::from_bits(four()?)),
         Type::Double => Atom::Double(f64::from_bits(eight()?)),
-        Type::String => Atom::String(payload.split(|&b| b == 0).next().unwrap_or_default()),
+        Type::String => Atom::String(payload.get(..memchr(0, payload).unwrap_or(payload.len())).unwrap_or_default()),
         Type::Aggregate | Type::AggregateStatic => Atom::Aggregate(payload),
         Type::Event => Atom::Event(payload),
         Type::HighResEvent => Atom::HighResEvent(payload),
@@ -372,13 +448,6 @@ pub(super) fn block_atom(ty: Type, payload: &[u8]) -> Option<Atom<'_>> {
 /// Returns the word of an instance in a value set.
 pub(super) fn inst_word(inst: Option<Inst>) -> u32 {
     inst.word()
-}
-
-impl DecodeError {
-    /// Returns whether the error is [`DecodeError::Short`].
-    pub fn is_short(&self) -> bool {
-        matches!(self, DecodeError::Short { .. })
-    }
 }
 
 impl<'a> RawValue<'a> {
@@ -407,22 +476,4 @@ impl<'a> RawValue<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks() {
-        let string = |code| RawValue::Block(code, b"ab\0cd\0").extract(Type::String, Type::String);
-        assert_eq!(string(6), Ok(Converted::Atom(Atom::String(b"ab"))));
-        assert_eq!(string(0), string(6));
-        assert_eq!(string(7), Err(Error::CONV));
-        let float = RawValue::Block(4, &[0x40, 0x20, 0, 0]);
-        assert_eq!(float.extract(Type::Float, Type::I32), Ok(Converted::Atom(Atom::I32(2))));
-        assert_eq!(float.extract(Type::I32, Type::I32), Err(Error::CONV));
-        assert_eq!(RawValue::Block(5, &[0; 7]).extract(Type::Double, Type::Double), Err(Error::CONV));
-        let old = RawValue::InSitu(0x4020_0000).extract(Type::Float, Type::Double);
-        assert_eq!(old, Ok(Converted::Atom(Atom::Double(2.5))));
-        let opaque = RawValue::Block(8, b"x").extract(Type::AggregateStatic, Type::AggregateStatic);
-        assert_eq!(opaque, Err(Error::CONV));
-    }
-}
+mod tests;

@@ -9,8 +9,8 @@ use pmapi::{Atom, Error, Inst, OptionWord as _, PmId, Result, Type};
 ///
 /// A set's list of values has offsets of value blocks from the start of the PDU, which are unknown until the last set
 /// is written. So lists and blocks grow side by side, and offsets assume that the lists will have the length that
-/// [`ResultWriter::begin_like`] was given. [`ResultWriter::seal`] corrects them if it is another. The memory is reused for
-/// the next PDU.
+/// [`ResultWriter::begin_like`] was given. [`ResultWriter::seal`] corrects them if the length is different. The memory
+/// is reused for the next PDU.
 #[derive(Debug, Default)]
 pub struct ResultWriter {
     lists: Vec<u8>,
@@ -21,13 +21,13 @@ pub struct ResultWriter {
     base: u32,
     sets: u32,
     set: Option<OpenSet>,
-    /// Encoding of the last value in a block. A set's values are all in blocks, or none is.
+    /// Encoding of the last value in a block. Either all values of a set are in blocks, or none of them.
     format: Format,
-    /// Instances for [`ResultWriter::repeated`]: a bit for each, or their words.
+    /// Scratch memory of [`ResultWriter::repeated`]: a bit for each instance, or the instances' words.
     seen: Vec<u32>,
 }
 
-/// Where the value blocks of a `RESULT` PDU begin.
+/// Offset at which the value blocks of a `RESULT` PDU begin.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Offsets(u32);
 
@@ -41,7 +41,7 @@ struct OpenSet {
 
 const RESULT_HEAD: usize = HEADER + 12;
 const SET_HEAD: usize = 12;
-/// Longest PDU in one part, in bytes: copying so much costs less than a system call that gathers two parts.
+/// Longest PDU in one part, in bytes: up to this length, copying costs less than a system call that gathers two parts.
 const WHOLE: usize = 4096;
 
 impl ResultWriter {
@@ -64,7 +64,7 @@ impl ResultWriter {
         self.begin_like(Offsets::default());
     }
 
-    /// Starts a PDU that will probably be as long as an earlier one, which saves time if it is.
+    /// Starts a PDU. The call saves time if the PDU is as long as an earlier one.
     pub fn begin_like(&mut self, offsets: Offsets) {
         self.base = offsets.0;
         self.lists.clear();
@@ -79,7 +79,8 @@ impl ResultWriter {
     #[inline]
     pub fn begin_set(&mut self, pmid: Option<PmId>) {
         let start = self.lists.len();
-        // The number of values and their format: one value in the list, as most metrics have. `end_set` corrects others.
+        // The number of values and their format, for a single value in the list, which most metrics have. `end_set`
+        // corrects them for other metrics.
         let mut head = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, Format::InSitu.code() as u8];
         head[..4].copy_from_slice(&pmid.word().to_be_bytes());
         self.lists.extend_from_slice(&head);
@@ -144,9 +145,9 @@ impl ResultWriter {
     /// Adds a value. `ty` is the metric's type, and `atom` must have this type.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a value that does not fit into a value block, `PM_ERR_TYPE` for another type. Nothing is
-    /// added then.
-    // Always inlined, so that a caller whose values are all of one type has the code for that type alone.
+    /// `PM_ERR_TOOBIG` for a value that does not fit into a value block, `PM_ERR_TYPE` for another type. After an
+    /// error, nothing has been added.
+    // Always inlined, so that a caller whose values all have one type gets code for that type alone.
     #[inline(always)]
     pub fn push(&mut self, inst: Option<Inst>, ty: Type, atom: Atom<'_>) -> Result {
         match (ty, atom) {
@@ -206,7 +207,7 @@ impl ResultWriter {
         self.blocks.reserve(BLOCK_HEAD + len + 4);
         self.blocks.extend_from_slice(&block_head(ty, len).to_be_bytes());
         self.blocks.extend_from_slice(payload);
-        // Part of a constant word: faster than NUL and padding of variable length.
+        // Part of a constant word, because that is faster than NUL and padding of variable length.
         self.blocks.extend_from_slice(if text { b"\0~~~" } else { b"~~~~" });
         self.blocks.truncate(after);
         Ok(())
@@ -224,7 +225,7 @@ impl ResultWriter {
         }
     }
 
-    /// Writes the number and format of the values of a set that has not just one value in the list.
+    /// Writes the number and format of the values of a set, unless it has a single value in the list.
     fn correct_head(&mut self, set: OpenSet, count: usize, is_in_blocks: bool, status: Result) {
         let head = self.lists.get_mut(set.start + 4..).and_then(|list| list.first_chunk_mut::<8>());
         let Some(head) = head else { return };

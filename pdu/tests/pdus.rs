@@ -54,11 +54,11 @@ fn a_pdu_that_ends_early_says_which_field_was_short() {
         for len in 12..bytes.len() {
             let cut = &bytes[..len];
             match Pdu::decode(header, cut) {
-                // The value of an attribute extends to the end. The second word of an ERROR and the padding after the
-                // last JSON are optional.
+                // An attribute's value extends to the end. The second word of an ERROR and the padding after the last
+                // JSON are optional.
                 Ok(Pdu::Attr(_)) => {}
                 Err(DecodeError::Short { field, need, have, .. }) => assert!(need > have && !field.is_empty()),
-                // A count that no longer fits the rest of the PDU.
+                // A count that no longer matches the rest of the PDU.
                 Err(DecodeError::Bad { .. }) => {}
                 other => panic!("{:?} of {} bytes: {other:?}", header.pdu, len),
             }
@@ -70,7 +70,7 @@ fn a_pdu_that_ends_early_says_which_field_was_short() {
 fn a_pdu_that_goes_on_is_refused() {
     for bytes in CAPTURED.iter() {
         let header = Header::parse(bytes).unwrap().unwrap();
-        // An attribute's value has no length of its own, and an ERROR may have a second word.
+        // The length of an attribute's value is not encoded, and an ERROR may have a second word.
         if [PduType::ATTR, PduType::ERROR].contains(&header.pdu) {
             continue;
         }

@@ -10,8 +10,8 @@ use pmapi::{
 };
 use proptest::prelude::*;
 
-/// Units that their text determines: no scale without its dimension, and no exponent after tens of events, which would
-/// look like a scale.
+/// Returns units that can be parsed from their text: they have no scale without its dimension, and no exponent after
+/// tens of events, which would look like a scale.
 fn regular_units() -> impl Strategy<Value = Units> {
     let dim = || -8..8_i8;
     let extra = prop::option::of((prop::sample::select(&ExtraUnit::ALL[..]), any::<bool>()));

@@ -41,8 +41,8 @@ impl Backoff {
         self.failures
     }
 
-    /// Records a failed attempt, and returns the pause after it. `pauses` has the pause after each attempt, and the last
-    /// one holds for all further attempts. Without pauses the next attempt may be made at once.
+    /// Records a failed attempt, and returns the pause after it. `pauses` has the pause after each attempt, and the
+    /// last one holds for all further attempts. Without pauses the next attempt may be made at once.
     pub fn failed(&mut self, pauses: &[Duration]) -> Duration {
         let pause =
             pauses.get(self.failures as usize).or(pauses.last()).copied().unwrap_or_default().min(Self::LONGEST);
@@ -55,6 +55,25 @@ impl Backoff {
     pub fn succeeded(&mut self) {
         *self = Backoff::default();
     }
+}
+
+/// Returns pauses of which each is twice as long as the one before it.
+///
+/// ```
+/// use pmapi::backoff::doubling;
+/// use std::time::Duration;
+///
+/// const PAUSES: [Duration; 3] = doubling(Duration::from_secs(5));
+/// assert_eq!(PAUSES, [5, 10, 20].map(Duration::from_secs));
+/// ```
+pub const fn doubling<const N: usize>(first: Duration) -> [Duration; N] {
+    let mut pauses = [first; N];
+    let mut at = 1;
+    while at < N {
+        pauses[at] = pauses[at - 1].saturating_mul(2);
+        at += 1;
+    }
+    pauses
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Floating point numbers as C's stdio writes them and strtod(3) reads them, which libpcp's texts are made of.
+//! Floating point numbers in the formats of C's stdio and strtod(3), which libpcp's texts contain.
 
 /// Formats as `%.{precision}e`.
-pub(crate) fn exponential(value: f64, precision: usize) -> String {
+pub fn exponential(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text;
     }
@@ -11,6 +11,25 @@ pub(crate) fn exponential(value: f64, precision: usize) -> String {
 
 /// Formats as `%.{precision}g`; the precision is at least 1.
 pub fn general(value: f64, precision: usize) -> String {
+    let mut text = Vec::new();
+    append_general(&mut text, value, precision);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Appends a number in the format `%.{precision}g`; the precision is at least 1.
+pub fn append_general(out: &mut Vec<u8>, value: f64, precision: usize) {
+    match Decimal::of(value.abs(), precision) {
+        Some(decimal) => {
+            if value.is_sign_negative() {
+                out.push(b'-');
+            }
+            decimal.append(out);
+        }
+        None => out.extend_from_slice(slow_general(value, precision).as_bytes()),
+    }
+}
+
+fn slow_general(value: f64, precision: usize) -> String {
     if let Some(text) = not_finite(value) {
         return text;
     }
@@ -21,6 +40,87 @@ pub fn general(value: f64, precision: usize) -> String {
         }
         _ => with_exponent(trim_zeros(&mantissa), exponent),
     }
+}
+
+/// Number `digits / 10^decimals`, without zeros at the end of its fraction.
+struct Decimal {
+    digits: u64,
+    decimals: u32,
+}
+
+/// Bits of the mantissa of an `f64` without its leading 1, and the offset of its exponent.
+const MANTISSA: u32 = 52;
+const BIAS: u32 = 1075;
+/// Largest number of fraction bits of the numbers that [`Decimal::of`] converts: numbers from about 0.001 on. With up
+/// to 19 decimals, their fractions have at most 128 bits.
+const FRACTION: u32 = 62;
+/// Largest precision with which the digits of such a number fit into 64 bits.
+const DIGITS: u32 = 17;
+
+impl Decimal {
+    /// Rounds a positive number to significant digits. Returns `None` for numbers that need a larger integer type or
+    /// an exponent in their text.
+    fn of(value: f64, precision: usize) -> Option<Decimal> {
+        let precision = u32::try_from(precision).ok().filter(|precision| (1..=DIGITS).contains(precision))?;
+        if value == 0.0 {
+            return Some(Decimal { digits: 0, decimals: 0 });
+        }
+        let bits = value.to_bits();
+        let shift = BIAS.checked_sub((bits >> MANTISSA) as u32).filter(|shift| *shift <= FRACTION)?;
+        let mantissa = bits & ((1 << MANTISSA) - 1) | 1 << MANTISSA;
+        let mask = (1_u64 << shift) - 1;
+        let (whole, fraction) = (mantissa >> shift, mantissa & mask);
+        let limit = 10_u64.pow(precision);
+        if fraction == 0 && whole < limit {
+            return Some(Decimal { digits: whole, decimals: 0 });
+        }
+        let mut decimals = match whole.checked_ilog10() {
+            Some(log) => (precision - 1).checked_sub(log)?,
+            None => precision + leading_zeros(fraction, shift)?,
+        };
+        let scaled = u128::from(fraction) * u128::from(10_u64.pow(decimals));
+        let mut digits = whole * 10_u64.pow(decimals.min(DIGITS)) + (scaled >> shift) as u64;
+        // Rounds to the nearest, and a tie to even, as glibc does.
+        let (rest, half) = ((scaled as u64) & mask, (mask >> 1) + 1);
+        if shift > 0 && (rest > half || (rest == half && digits & 1 == 1)) {
+            digits += 1;
+        }
+        if digits >= limit && decimals == 0 {
+            return None;
+        }
+        while decimals > 0 && digits % 10 == 0 {
+            (digits, decimals) = (digits / 10, decimals - 1);
+        }
+        Some(Decimal { digits, decimals })
+    }
+
+    fn append(&self, out: &mut Vec<u8>) {
+        // Point, the digit before it, and as many digits as a number has.
+        let (mut text, mut at, mut rest, mut left) = ([b'0'; 24], 24, self.digits, self.decimals);
+        let mut put = |byte| {
+            at -= 1;
+            if let Some(to) = text.get_mut(at) {
+                *to = byte;
+            }
+        };
+        loop {
+            put(b'0' + (rest % 10) as u8);
+            rest /= 10;
+            if left == 1 {
+                put(b'.');
+            } else if left == 0 && rest == 0 {
+                break;
+            }
+            left = left.saturating_sub(1);
+        }
+        out.extend_from_slice(text.get(at..).unwrap_or_default());
+    }
+}
+
+/// Returns the number of zeros after the point of a fraction `fraction / 2^shift` below 1; `None` for more than 2.
+fn leading_zeros(fraction: u64, shift: u32) -> Option<u32> {
+    let one = 1_u128 << shift;
+    (0..3).find(|zeros| u128::from(fraction) * u128::from(10_u64.pow(zeros + 1)) >= one)
 }
 
 fn not_finite(value: f64) -> Option<String> {
@@ -179,6 +279,37 @@ mod tests {
         assert_eq!(general(f64::NEG_INFINITY, 8), "-inf");
         assert_eq!(general(99_999_999.6, 8), "1e+08");
         assert_eq!(general(2.5, 1), "2");
+        assert_eq!(general(-0.001, 16), "-0.001");
+        assert_eq!(general(9.95, 16), "9.949999999999999");
+        assert_eq!(general(0.099_999_999_999_999_99, 16), "0.09999999999999999");
+        assert_eq!(general(0.3, 17), "0.29999999999999999");
+        assert_eq!(general(999.999_999_99, 8), "1000");
+        assert_eq!(general(0.125, 2), "0.12");
+    }
+
+    /// Conversion with 128 bits equals that of the standard library.
+    #[test]
+    fn written_fast() {
+        let mut fast = 0;
+        let mut state = 1_u64;
+        for _ in 0..200_000 {
+            // A generator of random numbers (xorshift).
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // Numbers of 2^-12 to 2^56, with few or many digits, and ties.
+            let exponent = (BIAS - 12 - MANTISSA) as u64 + state % 68;
+            let kept = (state >> 8) % 53;
+            let mantissa = (state >> 12) & ((1 << MANTISSA) - 1) & !((1 << kept) - 1);
+            let binary = f64::from_bits(exponent << MANTISSA | mantissa);
+            for value in [binary, (binary * 1000.0).round() / 1000.0, -binary.round() / 8.0] {
+                for precision in [1, 6, 8, 15, 16, 17] {
+                    assert_eq!(general(value, precision), slow_general(value, precision), "{value:e} {precision}");
+                    fast += u32::from(Decimal::of(value.abs(), precision).is_some());
+                }
+            }
+        }
+        assert!(fast > 1_000_000, "{fast}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Configuration of the installed PCP: `pcp.conf` and the `PCP_*` environment (pmGetConfig(3), pcp.conf(5)).
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt;
+use std::io::BufRead as _;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs, io};
@@ -13,13 +14,44 @@ use crate::secure::is_secure;
 
 /// Configuration variables of the installed PCP.
 ///
-/// A variable of the environment wins over `pcp.conf`. Without PCP on the machine the typed accessors return the paths
-/// that PCP's packages use. An agent can therefore run under a collector that has no installation, for instance in a
-/// test.
+/// A variable of the environment takes precedence over `pcp.conf`. Without PCP on the machine the typed accessors
+/// return the paths that PCP's packages use. So an agent can run under a collector without an installation, for
+/// instance in a test.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    env: Arc<HashMap<OsString, OsString>>,
-    file: Arc<HashMap<OsString, OsString>>,
+    env: Arc<[(OsString, OsString)]>,
+    file: Arc<File>,
+}
+
+/// Text of `pcp.conf`. Every agent loads it when it starts, so its variables are only looked up, not copied.
+#[derive(Debug, Default)]
+struct File {
+    text: Vec<u8>,
+    /// Places of the lines that may set a variable.
+    lines: Vec<Range<usize>>,
+}
+
+impl File {
+    fn new(text: Vec<u8>) -> File {
+        let (mut lines, mut rest) = (Vec::new(), &*text);
+        while !rest.is_empty() {
+            let start = text.len() - rest.len();
+            // Reading from memory does not fail.
+            let len = rest.skip_until(b'\n').unwrap_or_default();
+            if text.get(start) != Some(&b'#') {
+                lines.push(start..start + len);
+            }
+        }
+        File { text, lines }
+    }
+
+    /// Returns the value of a variable, from the first line that sets it.
+    fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.lines.iter().find_map(|line| {
+            let value = self.text.get(line.clone())?.strip_prefix(name)?.strip_prefix(b"=")?;
+            Some(unquote(value.strip_suffix(b"\n").unwrap_or(value)))
+        })
+    }
 }
 
 /// Failure to read `pcp.conf`.
@@ -32,22 +64,23 @@ pub struct ConfigError {
     pub source: io::Error,
 }
 
-/// Returns the environment; an empty one in a program with more rights than its caller, who chose it.
+/// Returns the environment. It is empty in a program with more rights than its caller, because the caller chose it.
 fn environment() -> Vec<(OsString, OsString)> {
     if is_set_id() { Vec::new() } else { env::vars_os().collect() }
 }
 
-/// Returns whether the program has more rights than its caller, who chose the environment: it is set-uid or set-gid, or
-/// has file capabilities (`AT_SECURE` of getauxval(3)).
+/// Returns whether the program has more rights than its caller: it is set-uid or set-gid, or has file capabilities
+/// (`AT_SECURE` of getauxval(3)). The caller chose the environment, which must not be trusted then.
 pub fn is_set_id() -> bool {
+    // A program may have changed one of them since its start.
     getuid() != geteuid() || getgid() != getegid() || is_secure()
 }
 
 impl Config {
     /// Loads the environment and `pcp.conf`. A file that cannot be read counts as empty (pmGetOptionalConfig(3)).
     ///
-    /// A program with more rights than its caller ([`is_set_id`]) ignores the environment: the caller could move its
-    /// files elsewhere.
+    /// A program with more rights than its caller ([`is_set_id`]) ignores the environment, by which the caller could
+    /// redirect its files.
     pub fn load() -> Config {
         Self::try_load().unwrap_or_else(|_| Self::new(b"", environment()))
     }
@@ -59,21 +92,19 @@ impl Config {
     pub fn try_load() -> Result<Config, ConfigError> {
         let path = Self::path();
         let text = fs::read(&path).map_err(|source| ConfigError { path, source })?;
-        Ok(Self::new(&text, environment()))
+        Ok(Self::of(text, environment()))
     }
 
     /// Creates a configuration from the text of a `pcp.conf` and the variables of an environment.
     pub fn new(text: &[u8], env: impl IntoIterator<Item = (OsString, OsString)>) -> Config {
-        let mut file = HashMap::new();
-        for line in text.split(|&b| b == b'\n').filter(|l| !l.starts_with(b"#")) {
-            let Some(eq) = line.iter().position(|&b| b == b'=') else { continue };
-            let (name, value) = (line.get(..eq).unwrap_or_default(), line.get(eq + 1..).unwrap_or_default());
-            file.entry(os(name)).or_insert_with(|| os(unquote(value)));
-        }
-        Config { env: Arc::new(env.into_iter().collect()), file: Arc::new(file) }
+        Self::of(text.to_vec(), env)
     }
 
-    /// Returns the path of `pcp.conf`: `$PCP_CONF`, else `$PCP_DIR/etc/pcp.conf`, else `/etc/pcp.conf`, or
+    fn of(text: Vec<u8>, env: impl IntoIterator<Item = (OsString, OsString)>) -> Config {
+        Config { env: env.into_iter().collect(), file: Arc::new(File::new(text)) }
+    }
+
+    /// Returns the path of `pcp.conf`: `$PCP_CONF`, otherwise `$PCP_DIR/etc/pcp.conf`, otherwise `/etc/pcp.conf`, or
     /// `/usr/local/etc/pcp.conf` when only that one exists.
     pub fn path() -> PathBuf {
         let (etc, local) = (Path::new("/etc/pcp.conf"), Path::new("/usr/local/etc/pcp.conf"));
@@ -89,10 +120,10 @@ impl Config {
         }
     }
 
-    /// Returns the value of a variable in the environment, or else in the file.
+    /// Returns the value of a variable in the environment, or otherwise in the file.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
-        let name = OsStr::new(name);
-        self.env.get(name).or_else(|| self.file.get(name)).map(OsString::as_os_str)
+        let of_env = self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str());
+        of_env.or_else(|| self.file.get(name.as_bytes()).map(OsStr::from_bytes))
     }
 
     fn dir(&self, name: &str, default: &str) -> PathBuf {
@@ -115,11 +146,6 @@ impl Config {
     /// Directory of state, with `config/pmda` and `pmns`: `$PCP_VAR_DIR`, by default `/var/lib/pcp`.
     pub fn var_dir(&self) -> PathBuf {
         self.dir("PCP_VAR_DIR", "/var/lib/pcp")
-    }
-
-    /// Directory of shared read-only files: `$PCP_SHARE_DIR`, by default `/usr/share/pcp`.
-    pub fn share_dir(&self) -> PathBuf {
-        self.dir("PCP_SHARE_DIR", "/usr/share/pcp")
     }
 
     /// Directory of programs that users do not run: `$PCP_BINADM_DIR`, by default `/usr/lib/pcp/bin`.
@@ -145,11 +171,6 @@ impl Config {
     /// Directory of status files, with `mmv`: `$PCP_TMP_DIR`, by default `tmp` in [`Config::var_dir`].
     pub fn tmp_dir(&self) -> PathBuf {
         self.set("PCP_TMP_DIR").map_or_else(|| self.var_dir().join("tmp"), PathBuf::from)
-    }
-
-    /// Directory of work files: `$PCP_TMPFILE_DIR`, by default `/var/tmp`.
-    pub fn tmpfile_dir(&self) -> PathBuf {
-        self.dir("PCP_TMPFILE_DIR", "/var/tmp")
     }
 
     /// Path of pmcd's list of agents: `$PCP_PMCDCONF_PATH`, by default `pmcd/pmcd.conf` in [`Config::sysconf_dir`].
@@ -179,10 +200,6 @@ impl Config {
     }
 }
 
-fn os(bytes: &[u8]) -> OsString {
-    OsString::from_vec(bytes.to_vec())
-}
-
 /// Removes a pair of equal quotes around a value.
 fn unquote(value: &[u8]) -> &[u8] {
     match value {
@@ -193,8 +210,6 @@ fn unquote(value: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
-
     use super::*;
 
     fn config(text: &str, env: &[(&str, &str)]) -> Config {

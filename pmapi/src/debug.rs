@@ -62,8 +62,8 @@ pub const OPTIONS: [&str; 53] = [
     "tls",
 ];
 
-/// Number of options at the start of [`OPTIONS`] that have the bit of their index in a number; of the others only
-/// `desperate` has a bit.
+/// Number of options that a bit of a number stands for: the first ones of [`OPTIONS`], each with the bit of its index.
+/// Besides these, only `desperate` has a bit.
 const WITH_BITS: usize = 28;
 
 /// Returns the bit of an option in a number (`DBG_TRACE_*`), if it has one.
@@ -82,7 +82,7 @@ fn bit(at: usize) -> i32 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Debug(u64);
 
-/// Argument of `-D` with a word that is no name, `all` or number.
+/// Argument of `-D` with a word that is not a name, `all` or a number.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("unrecognized debug options specification ({0})")]
 pub struct UnknownOption(String);
@@ -118,7 +118,7 @@ impl Debug {
         self.0 &= !other.0;
     }
 
-    /// Returns the options whose bits a number has.
+    /// Returns the options whose bits are set in a number.
     fn of_bits(bits: i32) -> Debug {
         let bits = if bits == -1 { i32::MAX } else { bits };
         Debug((0..OPTIONS.len()).filter(|at| bits & bit(*at) != 0).map(|at| 1 << at).sum())

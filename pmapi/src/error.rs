@@ -98,13 +98,13 @@ codes! {
 }
 
 impl Error {
-    /// Returns the error for a code from the wire; `None` for 0 and positive numbers, which are no errors.
+    /// Returns the error for a code from the wire, or `None` for 0 and positive numbers, which are not errors.
     pub const fn from_code(code: i32) -> Option<Error> {
         if code < 0 { Some(Error(code)) } else { None }
     }
 
-    /// Returns the error for an `errno`, for instance `-ENOENT` for `Error::from_errno(2)`. A number that is no
-    /// possible `errno` becomes [`Error::GENERIC`].
+    /// Returns the error for an `errno`, for instance `-ENOENT` for `Error::from_errno(2)`. A number that cannot be an
+    /// `errno` becomes [`Error::GENERIC`].
     pub const fn from_errno(errno: i32) -> Error {
         if errno > 0 && errno < -Error::GENERIC.0 { Error(-errno) } else { Error::GENERIC }
     }

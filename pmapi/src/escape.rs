@@ -9,13 +9,14 @@
 //! assert_eq!(Escaped("a\nb\x1b[2J\u{202e}é").to_string(), r"a\nb\u{1b}[2J\u{202e}é");
 //! ```
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io;
 
-/// Returns whether a character is shown as itself and controls nothing.
+/// Returns whether a character is displayed as itself and has no other effect.
 ///
-/// Not plain are control characters (C0, DEL, C1), line and paragraph separators, and invisible and directional format
-/// characters. Spaces other than U+0020 and unassigned code points are not plain either.
+/// Control characters (C0, DEL, C1), line and paragraph separators, and invisible and directional format characters are
+/// not plain. Spaces other than U+0020 and unassigned code points are not plain either.
 pub fn is_plain(c: char) -> bool {
     match c {
         ' '..='~' => true,
@@ -32,9 +33,9 @@ pub fn is_plain(c: char) -> bool {
 }
 
 /// Returns whether a character acts on a terminal: control characters, separators of lines and paragraphs, and
-/// characters that change the direction of text or cannot be seen, such as joiners, fillers and tags. Unlike with
-/// [`is_plain`], other unusual characters, such as spaces, do not: they may stand in exported names. Nor do combining
-/// characters and the selectors of their forms (U+FE00 to U+FE0F), which change the character before them.
+/// characters that change the direction of text or cannot be seen, such as joiners, fillers and tags. Other characters
+/// that are not [plain](is_plain), such as unusual spaces, are allowed in exported names. So are combining characters
+/// and variation selectors (U+FE00 to U+FE0F), which change the character before them.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -52,6 +53,25 @@ impl<T: fmt::Display> fmt::Display for Escaped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(Escaping(f), "{}", self.0)
     }
+}
+
+/// Escapes characters that act on a terminal, with JSON's escapes: PCP's tools print labels as they are. The value of
+/// the JSON text does not change. JSON permits such characters only in strings, except for ASCII white space between
+/// tokens, which stays.
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    let acts = |c: char| is_control(c) && !matches!(c, '\t' | '\n' | '\r');
+    if !json.chars().any(acts) {
+        return json.into();
+    }
+    let mut text = String::with_capacity(2 * json.len());
+    for c in json.chars() {
+        if acts(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(text, "\\u{unit:04x}"));
+        } else {
+            text.push(c);
+        }
+    }
+    text.into()
 }
 
 /// Writer that passes text on with every character escaped that is not [plain](is_plain).
@@ -151,6 +171,21 @@ impl<W: io::Write> io::Write for Output<W> {
     }
 }
 
+/// Prints to standard output, escaped if that is a terminal. Ignores errors of the output, at which `print!` panics.
+pub fn print(text: impl fmt::Display) {
+    put(Output::to(io::stdout().lock()), text);
+}
+
+/// Prints to standard error, escaped if that is a terminal. Ignores errors of the output, at which `eprint!` panics.
+pub fn eprint(text: impl fmt::Display) {
+    put(Output::to(io::stderr().lock()), text);
+}
+
+fn put(mut out: impl io::Write, text: impl fmt::Display) {
+    // In one piece, so that lines of several processes stay whole.
+    let _ = out.write_all(text.to_string().as_bytes()).and_then(|()| out.flush());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,7 +207,7 @@ mod tests {
         for c in "\0\x1b\n\u{9b}\u{200d}\u{2028}\u{202e}\u{2066}\u{feff}".chars() {
             assert!(is_control(c), "{c:?}");
         }
-        // An Arabic letter mark changes the direction of text. The others cannot be seen.
+        // An Arabic letter mark changes the direction of text. The others are invisible.
         for c in
             "\u{61c}\u{ad}\u{115f}\u{180e}\u{206a}\u{206f}\u{3164}\u{fff9}\u{1d173}\u{e0001}\u{e0041}\u{e01ef}".chars()
         {

@@ -2,8 +2,8 @@
 //!
 //! A *domain* (1 to 510) belongs to an agent. Within it, an [`Item`] identifies a metric by cluster and item, and a
 //! [`Serial`] identifies an instance domain. Neither contains the domain, so that an agent's code does not depend on
-//! the domain that it runs under. [`PmId`] and [`InDom`] are the full identifiers, in one word each. `PM_ID_NULL`,
-//! `PM_INDOM_NULL` and `PM_IN_NULL` are `None` of an [`Option`].
+//! its domain. [`PmId`] and [`InDom`] are the full identifiers, in one word each. `PM_ID_NULL`, `PM_INDOM_NULL` and
+//! `PM_IN_NULL` are `None` of an [`Option`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -123,7 +123,8 @@ impl PmId {
         Item { cluster: (self.0 >> 10 & 0xfff) as u16, item: (self.0 & 0x3ff) as u16 }
     }
 
-    /// Returns the agent's domain if this is the root of a dynamic part of the name space (`DOMAIN:*:*`), else `None`.
+    /// Returns the agent's domain if this is the root of a dynamic part of the name space (`DOMAIN:*:*`), or `None`
+    /// otherwise.
     pub const fn dynamic_root(self) -> Option<Domain> {
         let item = self.item();
         if self.domain().0 == Domain::DYNAMIC.0 && item.item == 0 { Domain::new(item.cluster) } else { None }
@@ -298,6 +299,7 @@ pub trait OptionWord {
 macro_rules! option_word {
     ($($id:ty)*) => {$(
         impl OptionWord for Option<$id> {
+            #[inline]
             fn word(self) -> u32 {
                 self.map_or(u32::MAX, <$id>::word)
             }

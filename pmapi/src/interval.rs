@@ -31,15 +31,15 @@ const UNEXPECTED: &str = "unexpected value";
 /// Largest number, the largest `time_t`.
 const MAX_NUMBER: f64 = i64::MAX as f64;
 
-/// Largest number of seconds with a fraction in nanoseconds; libpcp has microseconds above it.
+/// Largest number of seconds whose fraction has nanoseconds. Above it libpcp has microseconds.
 const NANOSECONDS_UP_TO: u64 = 999_999;
 
 /// Parses an interval of time: the sum of numbers with units, so that "2min 30s" is 150 seconds (pmParseInterval(3)). A
 /// number without a unit means seconds.
 ///
 /// # Errors
-/// [`SpecError`] with libpcp's message for a syntax error. Also for NaN and for a sum that seconds in 64 bits cannot
-/// hold, where C leaves the result undefined.
+/// [`SpecError`] with libpcp's message for a syntax error. Also for NaN, and for a sum that does not fit into seconds
+/// of 64 bits, whose result is undefined in C.
 pub fn parse(text: &str) -> Result<Duration, SpecError> {
     if text.is_empty() {
         return Err(SpecError::new("", 0, "Null or empty specification"));

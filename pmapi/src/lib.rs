@@ -1,10 +1,11 @@
 //! Identifiers, units, values, errors and labels of Performance Co-Pilot, for its clients and agents.
 //!
-//! The names are those of PMAPI(3) in Rust's case. Each item's documentation names the C function or macro that it
-//! answers to.
+//! The names are those of PMAPI(3) in Rust's case. Each item's documentation names the corresponding C function or
+//! macro.
 //!
-//! Types of other crates in the interface: labels are made of any `Serialize` of `serde`, a [`LabelError`] may have the
-//! error of `serde_json`, and [`file`](mod@file), which this repository's own crates use, takes flags of `nix`.
+//! Types of other crates in the interface: labels are created from any `Serialize` of `serde`, a [`LabelError`] may
+//! contain an error of `serde_json`, and [`file`](mod@file), which is for this repository's own crates, accepts flags
+//! of `nix`.
 
 mod atom;
 pub mod backoff;

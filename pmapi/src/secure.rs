@@ -1,8 +1,8 @@
-//! Whether the kernel started this program with more rights than its caller has.
+//! What the kernel told this program at its start (getauxval(3)).
 #![allow(unsafe_code)]
 
 /// Returns `AT_SECURE` of getauxval(3): whether the program is set-uid or set-gid, has file capabilities, or a security
-/// module says so. False on systems without it.
+/// module requires it. Returns false on systems without `AT_SECURE`.
 pub(crate) fn is_secure() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -14,4 +14,13 @@ pub(crate) fn is_secure() -> bool {
     {
         false
     }
+}
+
+/// Returns whether a system call that a tool such as valgrind may not know can be tried. valgrind reports each unknown
+/// call as an error, and hides the kernel's vDSO from the program.
+#[cfg(target_os = "linux")]
+pub(crate) fn has_all_calls() -> bool {
+    use nix::libc::{AT_SYSINFO_EHDR, getauxval};
+    // SAFETY: as in `is_secure`.
+    unsafe { getauxval(AT_SYSINFO_EHDR) != 0 }
 }

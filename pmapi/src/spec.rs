@@ -13,7 +13,7 @@ use crate::cnum::is_space;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MetricSpec {
-    /// Source of the values; `None` when the text has none.
+    /// Source of the values; `None` when the text does not name it.
     pub source: Option<Source>,
     /// Name of the metric.
     pub metric: String,
@@ -52,7 +52,7 @@ impl SpecError {
         self.at
     }
 
-    /// Returns the reason.
+    /// Returns the reason, without the text and the caret.
     pub fn reason(&self) -> &'static str {
         self.reason
     }

@@ -1,4 +1,4 @@
-//! Threads that start also in a forked child.
+//! Threads that can also be started in a forked child.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{mem, ptr};
 
 use nix::libc;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 /// Size of the stack in bytes, as of the standard library's threads.
 const STACK: usize = 2 << 20;
@@ -15,22 +16,72 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Starts a thread that nothing waits for. A panic of `work` ends the thread only.
 ///
-/// A thread of the standard library acquires a lock when it starts and when it ends. If a thread of the parent held that
-/// lock at a fork, the child's new threads would wait for it for ever. The threads of this function do not acquire it. In
-/// return they do not report an overflow of their stack before it ends the process.
+/// A thread of the standard library acquires a lock when it starts and when it ends. If a thread of the parent held
+/// that lock at a fork, the child's new threads would wait for it forever. The threads of this function do not acquire
+/// it. In return they do not report an overflow of their stack before it ends the process.
 ///
-/// On Linux, `name` shows in lists of threads; the system cuts it after 15 bytes.
+/// On Linux, lists of threads show `name`, truncated to 15 bytes.
 ///
 /// # Errors
 /// Errors of `pthread_create(3)`, such as `EAGAIN` at the limit of threads.
 pub fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let named = move || {
+    let work: *mut Work = Box::into_raw(Box::new(Box::new(move || {
         set_name(name);
         work();
-    };
-    let work: *mut Work = Box::into_raw(Box::new(Box::new(named)));
+    })));
     // SAFETY: `work` comes from `Box::into_raw`.
     create(work).inspect_err(|_| drop(unsafe { Box::from_raw(work) }))
+}
+
+/// Starts a thread as [`spawn`] does, to which the system delivers no signal of the process. Libraries start their
+/// threads in programs of others by this function.
+///
+/// A program that blocks a signal in its own threads, to wait for it with sigwait(3) or signalfd(2), would otherwise be
+/// ended by it: the kernel delivers a signal of the process to any thread that does not block it. And handlers of the
+/// program would run on a thread that it does not know. Signals of faults, such as `SIGSEGV`, are not blocked: the thread
+/// that they concern cannot go on. Processes that the thread starts inherit the blocked signals.
+///
+/// # Errors
+/// Errors of [`spawn`].
+pub fn spawn_without_signals(name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let mut blocked = SigSet::all();
+    let faults = [Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGSEGV, Signal::SIGSYS, Signal::SIGTRAP];
+    faults.into_iter().for_each(|fault| blocked.remove(fault));
+    // The new thread inherits the signals that this one blocks.
+    let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let spawned = spawn(name, work);
+    before.thread_set_mask()?;
+    spawned
+}
+
+/// Makes the threads that start later share one heap.
+///
+/// By default, the allocator of glibc has up to eight heaps for each processor. Each one keeps the memory of the largest
+/// documents, files or requests that its threads have worked on. If threads work by turns, the process thus grows for days
+/// to a multiple of what one heap needs. Threads that allocate all the time may have to wait for each other with one heap.
+///
+/// Other allocators do not change. Answers to `mallopt(3)` with `M_ARENA_MAX`.
+pub fn share_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: changes a number of the allocator, which it reads when a thread needs a heap.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Returns the free pages of the heap to the system.
+///
+/// The allocator of glibc returns only those at the heap's end. If threads need much memory for short times, the heap
+/// stays as large as it was when most of them needed memory at once. The call looks at all free memory, which takes some
+/// milliseconds for a heap of 100 MiB. Other threads cannot allocate during that time.
+///
+/// Other allocators do nothing. Answers to `malloc_trim(3)`.
+pub fn trim_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the allocator locks its heaps.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Starts a thread that runs `work`, and owns it unless there is an error.
@@ -93,7 +144,7 @@ mod tests {
                 });
             }
             let hung = (0..1000).find(|_| !starts_in_child());
-            // Must come before the assertion: a panic would wait for these threads for ever.
+            // This must come before the assertion. A panic would wait for these threads forever.
             ended.store(true, Relaxed);
             assert_eq!(hung, None);
         });
@@ -113,6 +164,17 @@ mod tests {
             let mut status = -1;
             libc::waitpid(child, &raw mut status, 0) == child && status == 0
         }
+    }
+
+    #[test]
+    fn a_thread_of_a_library_blocks_all_signals_but_faults() {
+        let (sender, receiver) = channel();
+        let before = SigSet::thread_get_mask().unwrap();
+        spawn_without_signals("quiet", move || sender.send(SigSet::thread_get_mask().unwrap()).unwrap()).unwrap();
+        let mask = receiver.recv().unwrap();
+        assert!([Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGUSR1].iter().all(|signal| mask.contains(*signal)));
+        assert!(![Signal::SIGSEGV, Signal::SIGBUS].iter().any(|signal| mask.contains(*signal)));
+        assert_eq!(SigSet::thread_get_mask().unwrap(), before);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use pmapi::{Config, is_set_id};
 
 const TEST: &str = "a_program_with_file_capabilities_ignores_the_environment";
 const VARIABLE: &str = "PCP_TMP_DIR";
-/// Exit codes of the program: it uses the environment, or ignores it.
+/// Exit codes of the program: USES if it uses the environment, IGNORES if not.
 const USES: i32 = 40;
 const IGNORES: i32 = 41;
 

@@ -1,7 +1,9 @@
-//! An agent with options of its own, for which Install asks, and which must run as root.
+//! An agent that has its own options, for which Install asks, and that must run as root. One of its metrics has a name
+//! that is not below the agent's.
 //!
 //! `own_options --write-pmda DIR` writes its directory. `DIR/Install` asks for the number of processes on a terminal,
-//! accepts `-- -N 5` elsewhere, keeps the answer in `arguments.conf`, and restarts pmcd, which starts the agent as root.
+//! accepts `-- -N 5` elsewhere, keeps the answer in `arguments.conf`, and restarts pmcd, which starts the agent as
+//! root.
 
 use pmda::clap::{self, Args as _, FromArgMatches as _};
 use pmda::prelude::*;
@@ -31,7 +33,7 @@ impl Agent for Own {
         number.help("The processes with the highest CPU time are shown, from 1 to 1000.");
         setup.run_as("root");
         setup.metric("own_options.number", NUMBER, Type::U32).help("Processes shown", "Set by -N.");
-        setup.metric("own_options.uid", UID, Type::U32).help("User of the agent", "The number of its user.");
+        setup.metric("users.own_options", UID, Type::U32).help("User of the agent", "The number of its user.");
         Ok(Own(Options::from_arg_matches(setup.options())?))
     }
 

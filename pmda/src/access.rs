@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::named::Named;
 use crate::user;
 
-/// Decides about stores to [restricted](crate::MetricDef::restricted) metrics.
+/// Decides whether stores to [restricted](crate::MetricDef::restricted) metrics are allowed.
 ///
 /// Root, PCP's user and the agent's own user may store. pmcd reports the user of clients on its Unix socket and of
 /// those that have authenticated; local contexts (`pminfo -L`) report their own. Clients of unknown users may not
@@ -35,7 +35,7 @@ impl Access {
         self.open = true;
     }
 
-    /// Gives access to clients without a known user.
+    /// Grants access to clients without a known user.
     pub(crate) fn trust_collector(&mut self) {
         self.trusts_collector = true;
     }

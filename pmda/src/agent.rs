@@ -16,8 +16,8 @@ use crate::values::Values;
 /// A performance metrics domain agent (PMDA).
 ///
 /// An agent declares its metrics in [`Agent::new`] and supplies their values in [`Agent::fetch`]; all other methods
-/// have defaults. The engine answers pmcd's requests from the declarations and these methods. An agent behaves alike as
-/// a daemon ([`main`](fn@crate::main)) and in the same process (`Local` of crate `pcp-collector`).
+/// have defaults. The engine answers pmcd's requests from the declarations and these methods. An agent behaves in the
+/// same way as a daemon ([`main`](fn@crate::main)) and within another process (`Local` of crate `pcp-collector`).
 ///
 /// pmcd drops an agent that answers a request with `PM_ERR_IPC`, `PM_ERR_TIMEOUT` or `EPIPE`. When a method returns one
 /// of these as the answer to a request, the engine sends `PM_ERR_AGAIN` instead.
@@ -31,15 +31,15 @@ pub trait Agent: Sized + 'static {
     /// Client attributes that pmcd should send (pmdaSetCommFlags(3)).
     const WANTS: Features = Features::empty();
 
-    /// Usage message in place of the one that is generated from the options. It is also printed after an error in the
-    /// command line.
+    /// Usage message, in place of the one generated from the options. It is also printed after an error in the command
+    /// line.
     const USAGE: Option<&'static str> = None;
 
     /// Adds the agent's own options to the command line; [`Setup::options`] returns their values.
     ///
     /// A struct that derives clap's `Args` adds its options with `Mine::augment_args(command)`, and reads them with
-    /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line use the default values. The clap to use is
-    /// that of this crate, [`pmda::clap`](crate::clap):
+    /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line use the default values. The clap to use
+    /// is that of this crate, [`pmda::clap`](crate::clap):
     ///
     /// ```
     /// use pmda::clap::{self, Args as _, FromArgMatches as _};
@@ -94,8 +94,8 @@ pub trait Agent: Sized + 'static {
         Ok(())
     }
 
-    /// Puts the current values of a metric into `out` (pmdaFetch(3)). The engine calls this for declared metrics and
-    /// those of catalogs only.
+    /// Puts the current values of a metric into `out` (pmdaFetch(3)). The engine calls this only for declared metrics
+    /// and those of catalogs.
     ///
     /// # Errors
     /// The error becomes the answer for this metric, in place of its values. The other metrics of the request are not
@@ -104,7 +104,7 @@ pub trait Agent: Sized + 'static {
 
     /// Prepares for a request (pmdaSetCheckCallBack(3)): reads the source, or updates the instances. Called once for
     /// each request, before it is answered. A client that has fetched values asks for the names of their instances
-    /// next, so an agent that reads its source for [`Request::Instance`], too, may no longer know them.
+    /// next, so an agent that also reads its source for [`Request::Instance`] may no longer know them.
     ///
     /// # Errors
     /// The error becomes the answer to the whole request. In a daemon, `PM_ERR_PMDANOTREADY` also makes pmcd wait until
@@ -121,8 +121,8 @@ pub trait Agent: Sized + 'static {
         None
     }
 
-    /// Returns the catalogs of metrics that come and go while the agent runs, in the order in which the engine asks them
-    /// (pmdaDynamicPMNS(3)). Most agents have none, or a [`Dynamic`](crate::Dynamic).
+    /// Returns the catalogs of metrics that change while the agent runs, in the order in which the engine asks them
+    /// (pmdaDynamicPMNS(3)). Most agents have no catalog, or only a [`Dynamic`](crate::Dynamic).
     fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
         []
     }
@@ -136,15 +136,17 @@ pub trait Agent: Sized + 'static {
 
     /// Applies a value that a client stores (pmdaStore(3)).
     ///
-    /// The engine calls this only for metrics that were declared [`storable`](crate::MetricDef::storable), with a
-    /// value of the metric's type, which `value.try_into()?` returns. For an event metric the value is a string, by
-    /// custom a filter.
+    /// The engine calls this only for metrics that were declared [`storable`](crate::MetricDef::storable), with a value
+    /// of the metric's type, which `value.try_into()?` returns. For an event metric the value is a string, by
+    /// convention a filter.
     ///
     /// # Errors
     /// The error becomes the answer to the whole request. Values of the request that were stored before stay stored,
-    /// and the remaining values are not stored. The default is `PM_ERR_PERMISSION`.
+    /// and the remaining values are not stored. The default is `PM_ERR_PERMISSION`, with a log line, because a storable
+    /// metric needs this function.
     fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
-        let _ = (item, inst, value, client);
+        let _ = (inst, value);
+        tracing::warn!(source = %client.source(), "{}: metric {item} is storable, but the agent has no Agent::store", Self::NAME);
         Err(Error::PERMISSION)
     }
 
@@ -181,7 +183,7 @@ pub trait Agent: Sized + 'static {
     /// with [`Agent::WANTS`]. [`Client::uid`], [`Client::gid`] and [`Client::pid`] work without this method.
     ///
     /// # Errors
-    /// The error is logged as a warning; the client sees nothing of it.
+    /// The error is logged as a warning. The client does not see it.
     fn attribute(&mut self, client: Client, attribute: ClientAttribute<'_>) -> Result {
         let _ = (client, attribute);
         Ok(())
@@ -207,11 +209,12 @@ pub trait Agent: Sized + 'static {
     /// The engine calls this before each request. While pmcd waits, it calls it after each [`Agent::wake`] and once a
     /// second.
     ///
-    /// An agent that is not ready when it starts must also declare [`Setup::not_ready`] in [`Agent::new`]. Otherwise pmcd
-    /// asks it at once, and Install finds no values.
+    /// An agent that is not ready when it starts must also declare [`Setup::not_ready`] in [`Agent::new`]. Otherwise
+    /// pmcd asks it at once, and Install finds no values.
     ///
-    /// pmcd does not tell an agent that is not ready which clients come and go. When the agent becomes ready again, no
-    /// client is known, and the state of clients in [`Clients`](crate::Clients) and event queues is dropped.
+    /// pmcd does not report to an agent that is not ready which clients connect or disconnect. When the agent becomes
+    /// ready again, no client is known, and the state of clients in [`Clients`](crate::Clients) and event queues is
+    /// dropped.
     fn is_ready(&self) -> bool {
         true
     }
@@ -260,7 +263,7 @@ pub struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Iterates over the metrics of the agent's domain, known or not, each as often as the client names it.
+    /// Iterates over the metrics of the agent's domain, known or not, in the client's order and with repetitions.
     pub fn iter(self) -> impl Iterator<Item = Item> + Clone + 'a {
         self.fetch.pmids().flatten().filter(move |pmid| pmid.domain() == self.domain).map(PmId::item)
     }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,9 +12,9 @@ use nix::unistd::pipe2;
 use pmapi::{Error, Result};
 use tracing::{error, warn};
 
-use crate::log::panic_message;
+use crate::log::catch;
 
-/// A data source that a thread of its own reads periodically, with its latest snapshot.
+/// A data source, read periodically by a separate thread, and its latest snapshot.
 ///
 /// [`Background::latest`] never waits. An agent whose source hangs answers from the last snapshot, or with
 /// `PM_ERR_AGAIN` before the first. After a drop, the thread ends when its current read returns; the drop does not wait
@@ -33,8 +32,8 @@ use crate::log::panic_message;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// An agent without data before the first snapshot lets pmcd wait for it. It declares that it is
-/// [not ready](crate::Setup::not_ready) at its start, or Install finds metrics without values and fails:
+/// An agent without data before the first snapshot lets pmcd wait for it. It must declare that it is [not
+/// ready](crate::Setup::not_ready) at its start. Otherwise Install finds metrics without values and fails:
 ///
 /// ```
 /// # use pmda::prelude::*;
@@ -84,8 +83,8 @@ struct Latest<T> {
 }
 
 impl<T: Send + Sync + 'static> Background<T> {
-    /// Starts the thread. It calls `source` every `period`, measured from start to start, and at once when a call took
-    /// longer. A panic in `source` becomes `PM_ERR_GENERIC`.
+    /// Starts the thread. It calls `source` every `period`, measured from start to start, and immediately if a call
+    /// took longer. A panic in `source` becomes `PM_ERR_GENERIC`.
     ///
     /// # Errors
     /// The error of pipe(2), or of the creation of the thread.
@@ -138,7 +137,7 @@ impl<T> AsFd for Background<T> {
     }
 }
 
-/// Locks the snapshot, for as long as it takes to exchange or copy a pointer.
+/// Locks the snapshot. The lock is held only while a pointer is exchanged or copied.
 fn lock<T>(latest: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
     latest.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -152,8 +151,8 @@ fn read<T>(
     loop {
         let started = Instant::now();
         // The source is responsible for the state that a panic leaves behind.
-        publish(catch_unwind(AssertUnwindSafe(&mut source)).unwrap_or_else(|panic| {
-            error!(source = "panics", "a source panicked: {}", panic_message(&*panic));
+        publish(catch(&mut source).unwrap_or_else(|panic| {
+            error!(source = "panics", "a source panicked{panic}");
             Err(Error::GENERIC)
         }));
         match asked.recv_timeout(period.saturating_sub(started.elapsed())) {
@@ -172,7 +171,7 @@ fn publish<T>(latest: &Mutex<Latest<T>>, outcome: Result<T>) {
     }
     to.ready = true;
     let before = std::mem::replace(&mut to.outcome, outcome);
-    // The old snapshot may be large. It is freed after the lock.
+    // The old snapshot may be large, so it is freed after the lock is released.
     drop(to);
     if let Some(e) = failed.filter(|e| before.as_ref().err() != Some(e)) {
         warn!(source = "a source", "a source failed: {e}");
@@ -206,7 +205,7 @@ mod tests {
         wait(&source, Ok(7));
         assert!(source.is_ready() && source.age().is_some());
         feed.send(Err(Error::NOAGENT)).unwrap();
-        // Without the request the next read would be an hour later.
+        // Without this request, the next read would be an hour later.
         source.ask();
         wait(&source, Err(Error::NOAGENT));
         assert!(source.age().is_some());
@@ -242,7 +241,7 @@ mod tests {
     fn the_thread_ends_with_its_owner_and_hangs_with_nobody() {
         let (feed, source) = fed();
         let waiting = feed.clone();
-        // The thread waits for its feed, and dropping the source returns all the same.
+        // The thread waits for its feed, but dropping the source returns at once.
         drop(source);
         waiting.send(Ok(1)).unwrap();
         // The thread has ended when its end of the feed is closed.

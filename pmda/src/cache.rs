@@ -131,7 +131,7 @@ pub struct Cache<T> {
     damaged: bool,
 }
 
-/// An instance of a cache.
+/// An instance of a [`Cache`], active or hidden.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CacheInstance<'a, T> {
@@ -139,7 +139,7 @@ pub struct CacheInstance<'a, T> {
     pub inst: Inst,
     /// Name of the instance.
     pub name: &'a str,
-    /// Key that the number was made from, see [`Cache::store_key`]; empty without one.
+    /// Key from which the number was made, see [`Cache::store_key`]. Empty if there is none.
     pub key: &'a [u8],
     /// Value; `None` while the instance comes from the file and has not been stored.
     pub value: Option<&'a T>,
@@ -165,7 +165,7 @@ impl<T> Cache<T> {
     }
 
     /// Opens the cache in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`. Instances of the file are hidden until they are
-    /// stored (`PMDA_CACHE_LOAD`). Errors in the file are logged; see [`Cache::load`].
+    /// stored (`PMDA_CACHE_LOAD`). Errors in the file are logged. See [`Cache::load`].
     pub fn open(indom: InDom, config: &Config) -> Self {
         let mut cache = Self::new(indom);
         cache.file = Some(config.var_dir().join("config/pmda").join(indom.to_string()));
@@ -229,7 +229,7 @@ impl<T> Cache<T> {
     }
 
     /// Makes an instance active, with a value and a number made from a key (pmdaCacheStoreKey(3)). A key gives the same
-    /// number on every host, unless two keys collide. An empty key stands for the name.
+    /// number on every host, unless two keys collide. An empty key means the name.
     ///
     /// # Errors
     /// [`CacheError::Key`] when the name has another key or the key another name, [`CacheError::Name`] and
@@ -314,8 +314,8 @@ impl<T> Cache<T> {
         self.active - before
     }
 
-    /// Removes an instance, and returns its value (`PMDA_CACHE_CULL`). `None` for an unknown instance or one without a
-    /// value.
+    /// Removes an instance, and returns its value (`PMDA_CACHE_CULL`). Returns `None` for an unknown instance, or one
+    /// without a value.
     pub fn cull(&mut self, inst: Inst) -> Option<T> {
         let at = self.table.place(inst.word())?;
         self.active -= usize::from(self.table.value(at)?.state.active().is_some());
@@ -331,8 +331,7 @@ impl<T> Cache<T> {
     }
 
     /// Removes the instances that have not been stored for the time `unused`, and returns their number
-    /// (pmdaCachePurge(3)). The time is known only of instances that have been written to the file since they were last
-    /// stored.
+    /// (pmdaCachePurge(3)). Instances that have not been written to the file since they were last stored are kept.
     pub fn purge(&mut self, unused: Duration) -> usize {
         let limit = now().saturating_sub(unused.as_secs());
         self.cull_where(|entry| entry.stamp != 0 && u64::from(entry.stamp) < limit)
@@ -347,7 +346,7 @@ impl<T> Cache<T> {
     }
 }
 
-/// Look-ups.
+/// Look-ups of instances.
 impl<T> Cache<T> {
     /// Returns the value of an active instance.
     pub fn get(&self, inst: Inst) -> Option<&T> {
@@ -407,7 +406,7 @@ impl<T> Cache<T> {
         self.len() == 0
     }
 
-    /// Describes the domain and each instance, a line each, for people (`PMDA_CACHE_DUMP`).
+    /// Returns a description of the domain and of each instance for display, one line each (`PMDA_CACHE_DUMP`).
     pub fn dump(&self) -> impl fmt::Display {
         Dump(self)
     }

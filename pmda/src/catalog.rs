@@ -1,4 +1,4 @@
-//! Catalogs: where metrics, their names, instances, texts and labels come from.
+//! Catalogs: sources of metrics, and of their names, instances, texts and labels.
 
 use pcp_pdu::metadata::{Subject, TextKind};
 
@@ -6,14 +6,14 @@ use pmapi::{Desc, Item, LabelSet, PmId, Serial};
 
 use crate::indom::Instances;
 
-/// A source of metrics, and of what clients ask about them.
+/// A source of metrics and of their metadata.
 ///
-/// The declarations of an agent are a catalog, and so is each [`Dynamic`](crate::Dynamic). An agent with so many metrics
-/// that copies in a `Dynamic` would cost too much time and memory implements this trait for its own tables.
+/// The declarations of an agent are a catalog, and so is each [`Dynamic`](crate::Dynamic). An agent with so many
+/// metrics that copies in a `Dynamic` would cost too much time and memory implements this trait for its own tables.
 ///
 /// The engine asks the agent's own methods first ([`Agent::instances`], [`Agent::text`], [`Agent::labels`]), then the
-/// declarations, then [`Agent::catalogs`] in their order. The first one that knows the answer gives it. Requests for the
-/// names below a node get those of all catalogs. No metric may be in two catalogs.
+/// declarations, then [`Agent::catalogs`] in their order. The first one that knows the answer gives it. The answer to a
+/// request for the names below a node combines those of all catalogs. Each metric must be in only one catalog.
 ///
 /// Names are full names, below a name that [`Setup::dynamic`](crate::Setup::dynamic) declares. pmcd never asks for the
 /// names of declared metrics.
@@ -28,7 +28,7 @@ pub trait Catalog {
         Version::default()
     }
 
-    /// Returns the description of a metric, or `None` for a PMID that is not the catalog's (pmdaDesc(3)).
+    /// Returns the description of a metric, or `None` for a PMID that is not in the catalog (pmdaDesc(3)).
     fn metric(&self, pmid: PmId) -> Option<MetricInfo>;
 
     /// Returns the metric of a name (pmdaTreePMID(3)).
@@ -37,7 +37,8 @@ pub trait Catalog {
         None
     }
 
-    /// Passes the names of a metric to `give`, the newest first (pmdaTreeName(3)). Returns `None` for an unknown metric.
+    /// Passes the names of a metric to `give`, the newest first (pmdaTreeName(3)). Returns `None` for an unknown
+    /// metric.
     fn names(&self, pmid: PmId, give: &mut dyn FnMut(&str)) -> Option<()> {
         let _ = (pmid, give);
         None
@@ -80,7 +81,7 @@ pub trait Catalog {
 /// `PMDA_EXT_LABEL_CHANGE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Version {
-    /// Number that grows with each change of names, and with each metric that comes, goes or gets another descriptor.
+    /// Number that grows with each change of names, and whenever a metric is added, removed or gets another descriptor.
     pub names: u64,
     /// Number that grows with each change of labels.
     pub labels: u64,
@@ -113,7 +114,7 @@ impl MetricInfo {
     }
 }
 
-/// The object that labels belong to. Labels of instances have a request of their own.
+/// The object that labels belong to. There is a separate request for labels of instances.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LabelSubject {

@@ -62,7 +62,7 @@ impl Client {
     }
 
     /// Returns the text that names the client in the field `source` of a [log line](crate::log): its user if pmcd has
-    /// sent it, or else its number.
+    /// sent it, or otherwise its number.
     pub fn source(self) -> impl fmt::Display {
         Source(self)
     }
@@ -111,7 +111,7 @@ pub enum ClientAttribute<'a> {
     GroupId(u32),
     /// Process ID.
     ProcessId(u32),
-    /// Container whose metrics the client wants; `None` for those of the host again.
+    /// Container whose metrics the client requests. `None` returns to the metrics of the host.
     Container(Option<&'a str>),
     /// Any other attribute, or one whose value is invalid.
     Other(Attribute, &'a [u8]),
@@ -135,14 +135,14 @@ impl<'a> ClientAttribute<'a> {
     }
 }
 
-/// Most clients for which state is kept.
+/// Largest number of clients for which state is kept.
 const MOST: usize = 65_536;
 
-/// The attributes of all clients, as far as pmcd has sent them.
+/// The attributes of clients that pmcd has sent.
 ///
-/// pmcd sends all attributes of a client together, when the client connects and again when one of them changes. It
-/// skips the end of a client while it waits for the agent. The first attribute of a series therefore replaces all
-/// earlier ones: they may be those of another client that had the same number.
+/// pmcd sends all attributes of a client together, when the client connects and again when one of them changes. It does
+/// not report the end of a client while it waits for the agent. Therefore the first attribute of a series replaces all
+/// earlier ones, which may belong to a previous client with the same number.
 #[derive(Default, Debug)]
 pub(crate) struct Known {
     clients: HashMap<i32, Who>,
@@ -174,7 +174,7 @@ impl Known {
             ClientAttribute::ProcessId(pid) => who.pid = Some(pid),
             _ => return,
         }
-        // pmcd has far fewer clients. A client that has no entry here has no identity, and may therefore do less.
+        // pmcd has far fewer clients. A client without an entry has no identity, and therefore fewer permissions.
         if self.clients.len() < MOST || self.clients.contains_key(&number) {
             self.clients.insert(number, who);
         } else {
@@ -248,7 +248,7 @@ impl<T: 'static> Clients<T> {
         self.states.borrow_mut().insert(client.number, state)
     }
 
-    /// Drops a state when there is no room for another one: pmcd has not reported the end of some clients.
+    /// Drops a state when there is no room for another one, because pmcd has not reported the end of some clients.
     fn make_room(&self, number: i32) {
         let states = self.states.borrow();
         if states.len() >= MOST && !states.contains_key(&number) {

@@ -54,8 +54,8 @@ impl State {
         }
     }
 
-    /// Returns for how long the file may be written again without a change of its state. The times of a file come from
-    /// a clock with coarse ticks, which may be ahead of the system's clock or be set back.
+    /// Returns the time for which the file may be written again without a change of its state. File times come from a
+    /// clock with coarse ticks, which may be ahead of the system's clock or be set back.
     fn tick(&self) -> Option<Duration> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
@@ -111,7 +111,7 @@ impl ConfigFile {
 
     fn read(&self) -> io::Result<(Vec<u8>, Content)> {
         let file = pmapi::file::open(&self.path)?;
-        // The state is taken before the content, so that a write in between counts as a change.
+        // The state is read before the content, so that a write in between counts as a change.
         let state = State::of(&file.metadata()?);
         let bytes = pmapi::file::read_from(&file, LONGEST)?;
         let recent = state.tick().map(|tick| (Instant::now() + tick, bytes.clone()));
@@ -131,7 +131,7 @@ impl Content {
             return false;
         }
         if let Some((until, bytes)) = &self.recent {
-            // The time is taken before the file is read: a later write changes the state.
+            // The time is read before the file: a later write changes the state.
             let is_last = Instant::now() >= *until;
             if !holds(&self.file, bytes) {
                 return false;

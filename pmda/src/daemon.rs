@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use pmapi::{Config, Domain};
+use pmapi::{Config, Domain, escape};
 use thiserror::Error;
 use tracing::{error, warn};
 
@@ -13,10 +13,10 @@ use crate::agent::Agent;
 use crate::engine::{Engine, Startup};
 use crate::error::{Failure, SetupError, Start};
 use crate::options::Options;
+use crate::program::{become_user, intended_user};
 use crate::schema::{Identity, Mistakes, Schema};
 use crate::session::Session;
 use crate::transport::Bound;
-use crate::user::UserError;
 use crate::{log, user};
 
 /// Runs an agent as its binary's `main`: parses the command line, opens the log, connects to pmcd, and answers requests
@@ -45,26 +45,26 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return match write::<A>(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => {
-                reasons(&e).iter().for_each(|reason| eprintln!("{}: {reason}", options.program));
+                reasons(&e).iter().for_each(|reason| escape::eprint(format_args!("{}: {reason}\n", options.program)));
                 ExitCode::FAILURE
             }
         };
     }
     if options.address.is_none() && (std::io::stdin().is_terminal() || std::io::stdout().is_terminal()) {
-        eprintln!("{}", on_a_terminal(&options.program));
+        escape::eprint(format_args!("{}\n", on_a_terminal(&options.program)));
         return ExitCode::FAILURE;
     }
     let file =
         options.log.clone().unwrap_or_else(|| format!("{}.log", options.name.as_deref().unwrap_or(A::NAME)).into());
     let config = Config::load();
-    let user = intended_user(&options, &config);
+    let user = intended_user(options.username.as_deref(), &config);
     log::open(&options.program, &file, user);
     log::subscribe(&options.program, options.debug);
     log::panics();
     for operand in &options.operands {
         warn!("ignoring the argument {operand:?}");
     }
-    // The panic has been logged; the log should have its last line as well.
+    // The panic has been logged. The last line of the log is written as after a normal end.
     let served = catch_unwind(AssertUnwindSafe(|| serve::<A>(&options, config, user)))
         .unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
@@ -76,7 +76,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns why an agent does not start, a text for each mistake in its declarations.
+/// Returns the reasons why an agent does not start, one text for each mistake in its declarations.
 fn reasons(failure: &Failure) -> Vec<String> {
     match failure.downcast_ref::<SetupError>() {
         Some(SetupError::Declarations(Mistakes(mistakes))) => mistakes.iter().map(ToString::to_string).collect(),
@@ -84,7 +84,7 @@ fn reasons(failure: &Failure) -> Vec<String> {
     }
 }
 
-/// Returns what a person reads who starts an agent in a terminal, where its PDUs would be garbage.
+/// Returns the message for a user who starts an agent in a terminal, where its PDUs would be garbage.
 fn on_a_terminal(program: &str) -> String {
     format!(
         "{program}: this is an agent of Performance Co-Pilot, which pmcd(1) starts to talk to it over standard input \
@@ -107,7 +107,7 @@ fn identity<A: Agent>(options: &Options) -> Start<Identity> {
 /// Connects to pmcd and answers it.
 ///
 /// Sockets are created before the change of user. The version is sent before the agent opens its source, because pmcd
-/// waits for it. Where looking up users takes time, a pipe gets the version even before that.
+/// waits for it. If looking up users takes time, the version is sent to a pipe even before that.
 fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds>) -> Start<()> {
     let bound = match &options.address {
         Some(address) => address.bind(&config, user).map_err(|e| format!("{address}: {e}"))?,
@@ -115,7 +115,7 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds
     };
     let waits = matches!(bound, Bound::Pipe) && !user::is_quick();
     if !waits {
-        become_user(options, &config)?;
+        become_user(options.username.as_deref(), &config)?;
     }
     let connection = bound.accept(&config).map_err(|e| match &options.address {
         Some(address) => format!("{address}: {e}"),
@@ -123,7 +123,7 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds
     })?;
     let mut session = Session::open(connection.input, connection.output, A::WANTS)?;
     if waits {
-        become_user(options, &config)?;
+        become_user(options.username.as_deref(), &config)?;
     }
     let mut engine = Engine::<A>::with(identity::<A>(options)?, config, options.matches.clone())?;
     if let Some(base) = &options.helpfile {
@@ -134,31 +134,6 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds
     }
     engine.agent_mut().open().map_err(NotOpened)?;
     Ok(session.serve(&mut engine, if options.not_ready { Startup::NotReady } else { Startup::Ready })?)
-}
-
-/// Returns the user that root will change to, whose permissions apply to sockets and the log.
-fn intended_user(options: &Options, config: &Config) -> Option<user::UserIds> {
-    if !user::is_root() {
-        return None;
-    }
-    options.username.as_deref().map_or_else(|| user::find(&config.user()), user::find)
-}
-
-/// Changes to the user of `-U`, or else to PCP's user. Root stays root on request (`-U root`), and on a host without
-/// PCP.
-fn become_user(options: &Options, config: &Config) -> Start<()> {
-    let switched = match &options.username {
-        Some(name) => user::switch(name),
-        None if user::is_root() => user::switch(&config.user()),
-        None => Ok(()),
-    };
-    match switched {
-        Err(e @ UserError::Unknown(_)) if options.username.is_none() && !Config::path().exists() => {
-            warn!("running as root: {e}");
-            Ok(())
-        }
-        other => Ok(other?),
-    }
 }
 
 fn write<A: Agent>(options: &Options) -> Start<()> {

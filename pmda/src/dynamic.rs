@@ -18,9 +18,9 @@ use crate::schema::{ByPmid, InDomDef, MetricDef, Mistake, check_help};
 /// pmdaTreeCreate(3)).
 ///
 /// [`Setup::dynamic`](crate::Setup::dynamic) creates it and declares the names below which its metrics are. The agent
-/// owns it and returns it from [`Agent::catalogs`](crate::Agent::catalogs). pmcd then asks the agent for the names there.
-/// Clients are notified of changes with the next values (`PMDA_EXT_NAMES_CHANGE`). Otherwise dynamic metrics work as
-/// declared ones: values come from [`Agent::fetch`](crate::Agent::fetch).
+/// owns it and returns it from [`Agent::catalogs`](crate::Agent::catalogs). pmcd then asks the agent for the names
+/// below them. Clients are notified of changes with the next values (`PMDA_EXT_NAMES_CHANGE`). Otherwise dynamic
+/// metrics work like declared ones: values come from [`Agent::fetch`](crate::Agent::fetch).
 ///
 /// ```
 /// # use pmda::prelude::*;
@@ -70,21 +70,23 @@ pub(crate) struct Scope {
     pub(crate) declared: Arc<OnceLock<Vec<(Item, String)>>>,
 }
 
+/// Names, help and labels of a metric. Short, because an agent may have very many metrics, most of them with one name and
+/// with help and labels that the agent itself returns.
 #[derive(Debug)]
 struct Entry {
-    pmid: PmId,
     names: Names,
-    text: Help,
+    text: Option<Box<Help>>,
     labels: Option<Box<LabelSet>>,
 }
 
 #[derive(Debug)]
 struct Domains {
     instances: Fixed,
-    text: Help,
+    text: Option<Box<Help>>,
     labels: Option<Box<LabelSet>>,
 }
 
+/// Help that is not empty.
 #[derive(Debug)]
 struct Help {
     oneline: Box<str>,
@@ -117,7 +119,7 @@ impl Dynamic {
     ///
     /// # Errors
     /// A [`Mistake`] for a name that is invalid, in use or not below a dynamic name, for an item in use, or for invalid
-    /// help, labels or restriction. Nothing has changed then.
+    /// help, labels or restriction. After an error, nothing has changed.
     pub fn insert(&mut self, metric: &MetricDef) -> Result<(), Mistake> {
         let name = self.scope.full_name(metric.name());
         self.check_scope(&name)?;
@@ -132,7 +134,6 @@ impl Dynamic {
         let info = metric.info(self.scope.domain);
         self.tree.insert_dynamic(&name, info.desc.pmid).map_err(mistake)?;
         let entry = Entry {
-            pmid: info.desc.pmid,
             names: Names::new(name.into()),
             text: Help::new(metric.oneline(), metric.text()),
             labels: boxed(labels),
@@ -147,13 +148,13 @@ impl Dynamic {
     ///
     /// # Errors
     /// [`Mistake::NoMetric`] for an unknown item; another [`Mistake`] when the name is invalid, in use or not below a
-    /// dynamic name. Nothing has changed then.
+    /// dynamic name. After an error, nothing has changed.
     pub fn alias(&mut self, name: &str, item: Item) -> Result<(), Mistake> {
         let name = self.scope.full_name(name);
         self.check_scope(&name)?;
         self.check_name(&name)?;
         let entry = self.metrics.get_mut(&item).ok_or_else(|| Mistake::NoMetric(name.clone().into_owned(), item))?;
-        self.tree.insert_dynamic(&name, entry.pmid).map_err(mistake)?;
+        self.tree.insert_dynamic(&name, PmId::new(self.scope.domain, item)).map_err(mistake)?;
         entry.names.push(name.into());
         self.changes.names += 1;
         Ok(())
@@ -200,7 +201,7 @@ impl Dynamic {
     /// [`Agent::instances`](crate::Agent::instances) takes precedence for the instances.
     ///
     /// # Errors
-    /// The first [`Mistake`] in its instances, help or labels. Nothing has changed then.
+    /// The first [`Mistake`] in its instances, help or labels. After an error, nothing has changed.
     pub fn insert_indom(&mut self, indom: &InDomDef) -> Result<(), Mistake> {
         let serial = indom.serial();
         let mut mistakes = Vec::new();
@@ -225,7 +226,7 @@ impl Dynamic {
         Some(self.node(&self.scope.full_name(name))?.pmid()?.item())
     }
 
-    /// Iterates over the names of a metric, the newest first. An unknown metric has none.
+    /// Iterates over the names of a metric, the newest first. Returns an empty iterator for an unknown metric.
     pub fn names(&self, item: Item) -> impl Iterator<Item = &str> + Clone {
         self.metrics.get(&item).into_iter().flat_map(|entry| entry.names.iter())
     }
@@ -272,6 +273,10 @@ impl Dynamic {
         self.names(item).next().or_else(declared)
     }
 
+    fn entry(&self, pmid: PmId) -> Option<&Entry> {
+        self.metrics.get(&pmid.item()).filter(|_| pmid.domain() == self.scope.domain)
+    }
+
     fn node(&self, name: &str) -> Option<Node<'_>> {
         // The empty name is that of the root, which no client can request.
         self.tree.node(name).filter(|node| node.parent().is_some())
@@ -292,8 +297,7 @@ impl Catalog for Dynamic {
     }
 
     fn names(&self, pmid: PmId, give: &mut dyn FnMut(&str)) -> Option<()> {
-        let entry = self.metrics.get(&pmid.item()).filter(|entry| entry.pmid == pmid)?;
-        entry.names.iter().for_each(give);
+        self.entry(pmid)?.names.iter().for_each(give);
         Some(())
     }
 
@@ -313,11 +317,11 @@ impl Catalog for Dynamic {
 
     fn text(&self, of: Subject, kind: TextKind) -> Option<&[u8]> {
         let help = match of {
-            Subject::Metric(pmid) => &self.metrics.get(&pmid.item()).filter(|entry| entry.pmid == pmid)?.text,
+            Subject::Metric(pmid) => &self.entry(pmid)?.text,
             Subject::InDom(indom) if indom.domain() == self.scope.domain => &self.indoms.get(&indom.serial())?.text,
             Subject::InDom(_) => return None,
         };
-        help.of(kind)
+        Some(help.as_ref()?.of(kind))
     }
 
     fn labels(&self, of: LabelSubject) -> Option<&LabelSet> {
@@ -333,51 +337,54 @@ impl Catalog for Dynamic {
 #[derive(Debug)]
 struct Names {
     newest: Box<str>,
-    /// Other names, the oldest first.
-    others: Vec<Box<str>>,
+    /// Other names, the oldest first. Few metrics have any.
+    others: Option<Box<Others>>,
 }
+
+#[derive(Debug, Default)]
+struct Others(Vec<Box<str>>);
 
 impl Names {
     fn new(name: Box<str>) -> Names {
-        Names { newest: name, others: Vec::new() }
+        Names { newest: name, others: None }
     }
 
     fn push(&mut self, name: Box<str>) {
-        self.others.push(std::mem::replace(&mut self.newest, name));
+        self.others.get_or_insert_default().0.push(std::mem::replace(&mut self.newest, name));
     }
 
-    /// Removes a name; false when it is the last one, which stays.
+    /// Removes a name. Returns false for the last name, which is not removed.
     fn remove(&mut self, name: &str) -> bool {
         if *self.newest != *name {
-            self.others.retain(|other| **other != *name);
+            self.others.iter_mut().for_each(|others| others.0.retain(|other| **other != *name));
             return true;
         }
-        self.others.pop().map(|newest| self.newest = newest).is_some()
+        self.others.as_mut().and_then(|others| others.0.pop()).map(|newest| self.newest = newest).is_some()
     }
 
     /// Iterates over the names, the newest first.
     fn iter(&self) -> impl Iterator<Item = &str> + Clone {
-        std::iter::once(&self.newest).chain(self.others.iter().rev()).map(|name| &**name)
+        let others = self.others.iter().flat_map(|others| others.0.iter().rev());
+        std::iter::once(&self.newest).chain(others).map(|name| &**name)
     }
 }
 
 impl Help {
-    fn new(oneline: &str, text: &str) -> Help {
-        Help { oneline: oneline.into(), text: text.into() }
+    fn new(oneline: &str, text: &str) -> Option<Box<Help>> {
+        let is_empty = oneline.is_empty() && text.is_empty();
+        (!is_empty).then(|| Box::new(Help { oneline: oneline.into(), text: text.into() }))
     }
 
-    fn of(&self, kind: TextKind) -> Option<&[u8]> {
-        let none = self.oneline.is_empty() && self.text.is_empty();
-        let text = match kind {
-            TextKind::OneLine => &self.oneline,
-            TextKind::Help => &self.text,
-        };
-        (!none).then_some(text.as_bytes())
+    fn of(&self, kind: TextKind) -> &[u8] {
+        match kind {
+            TextKind::OneLine => self.oneline.as_bytes(),
+            TextKind::Help => self.text.as_bytes(),
+        }
     }
 }
 
 impl Scope {
-    /// Returns the name with the agent's name in PCP in place of its own.
+    /// Returns the full name, in which the agent's name in PCP replaces its own name.
     fn full_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
         match strip_node(name, self.own_name) {
             Some(rest) if self.name != self.own_name => Cow::Owned(format!("{}{rest}", self.name)),

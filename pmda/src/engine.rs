@@ -40,15 +40,15 @@ use plans::Plans;
 /// An agent, together with the state that is needed to answer PDUs.
 ///
 /// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::Session) over pipes and
-/// sockets, `Local` of crate `pcp-collector` within the process. A steady flow of fetch, desc, instance, text and profile
-/// requests allocates nothing.
+/// sockets, `Local` of crate `pcp-collector` within the process. A steady flow of fetch, desc, instance, text and
+/// profile requests allocates nothing.
 #[derive(Debug)]
 pub struct Engine<A> {
     agent: A,
     schema: Schema,
     config: Config,
     profile: Profile,
-    /// Pending change notifications, which clients get with the next values.
+    /// Pending change notifications. Clients get them with the next values.
     changes: Changes,
     /// Version of dynamic names and labels that clients have been notified of.
     told: Version,
@@ -109,7 +109,7 @@ impl<A: Agent> Engine<A> {
         Self::with(Identity { domain, ..Identity::of::<A>()? }, config, options::none::<A>()?)
     }
 
-    /// Creates an agent under a name and a domain, with values of [its own options](Agent::options).
+    /// Creates an agent with a name, a domain, and the values of [its own options](Agent::options).
     ///
     /// # Errors
     /// A [`SetupError`]: the error of [`Agent::new`], mistakes in the declarations, or help that cannot be compiled.
@@ -160,11 +160,11 @@ impl<A: Agent> Engine<A> {
         Catalogs { agent: &self.agent, schema: &self.schema }
     }
 
-    /// Answers a PDU. `send` sends the reply. After that, the agent does the work that no client waits for
-    /// ([`Agent::done`]). Returns what `send` returns.
+    /// Answers a PDU. `send` sends the reply. Afterwards the agent does the work for which no client waits
+    /// ([`Agent::done`]). Returns the result of `send`.
     ///
-    /// A panic of the agent is logged, and `PM_ERR_GENERIC` becomes the answer to the request. A panic in
-    /// [`Agent::fetch`] is the answer for its metric only.
+    /// A panic of the agent is logged, and `PM_ERR_GENERIC` becomes the answer to the request. After a panic in
+    /// [`Agent::fetch`], this applies only to the metric.
     pub fn handle<T>(&mut self, header: Header, bytes: &[u8], send: impl FnOnce(Reply<'_>) -> T) -> T {
         let sent = send(self.begin(header, bytes));
         self.sent();
@@ -309,7 +309,7 @@ impl<A: Agent> Engine<A> {
                 out.push(None, name.as_bytes());
             }
             (None, Some(name)) => {
-                // Names of instances are UTF-8 here, so that other bytes match none.
+                // Names of instances are UTF-8 in this framework, so other bytes match none.
                 let inst = std::str::from_utf8(name).ok().and_then(|name| instances.lookup(name));
                 out.push(Some(inst.ok_or(Error::INST)?), b"");
             }
@@ -390,7 +390,7 @@ impl<A: Agent> Engine<A> {
     }
 }
 
-/// Whether the request is one that pmcd never sends: an empty fetch, or not exactly one name or PMID.
+/// Returns whether the request is one that pmcd never sends: an empty fetch, or not exactly one name or PMID.
 fn asks_nothing(pdu: &Pdu<'_>) -> bool {
     match pdu {
         Pdu::Fetch(fetch) => fetch.pmids().len() == 0,

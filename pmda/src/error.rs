@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::schema::Mistakes;
 
-/// The reason why an agent cannot start or go on, as a text for the administrator.
+/// The reason why an agent cannot start or continue, as a text for the administrator.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of the methods of an agent that start it. `?` converts every error.

@@ -14,11 +14,11 @@ use crate::client::{Client, Ends, PerClient};
 /// A queue of events in a fixed amount of memory, each of which a client reads once. It is made with
 /// [`Setup::event_queue`](crate::Setup::event_queue). A clone is another handle to the same queue.
 ///
-/// A client reads the queue from its first fetch on. While no client reads, events are counted and dropped. When the
-/// memory is full, the oldest events are dropped. A client that has not read them gets the number of missed events, as
-/// a record before the next event and with its time. That number includes events that were [lost
-/// elsewhere](EventQueue::lost). Metrics of both event types may show the same queue; a client reads each event once in
-/// each type.
+/// A client reads the queue, beginning with its first fetch. While no client reads, events are counted and dropped.
+/// When the memory is full, the oldest events are dropped. A client that has not read them gets the number of missed
+/// events, in a record before the next event and with the time of that event. That number includes events that were
+/// [lost elsewhere](EventQueue::lost). Metrics of both event types may show the same queue; a client reads each event
+/// once in each type.
 ///
 /// The parameters of an event are values of metrics. Declare these metrics with
 /// [`MetricDef::parameter`](crate::MetricDef::parameter), so that clients know their names and units.
@@ -155,13 +155,13 @@ impl EventQueue {
         EventQueue(queue)
     }
 
-    /// Keeps events while no client reads, as far as the memory goes (pmdaEventNewActiveQueue(3)).
+    /// Keeps events while no client reads, up to the limit of memory (pmdaEventNewActiveQueue(3)).
     pub fn keeping(self) -> Self {
         self.0.borrow_mut().keeps = true;
         self
     }
 
-    /// Refuses clients with `PM_ERR_PERMISSION`, unless they have a filter or were given access.
+    /// Refuses clients with `PM_ERR_PERMISSION`, unless they have a filter or have been granted access.
     pub fn restricted(self) -> Self {
         self.0.borrow_mut().restricted = true;
         self

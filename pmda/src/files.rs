@@ -105,7 +105,7 @@ impl Schema {
             ("@ARGS@", args),
         ];
         let text = template.replace("@STEPS@", include_str!("dir/steps.in"));
-        // The marks are replaced from left to right, once: the text of a question may look like a mark.
+        // The marks are replaced from left to right, once, because the text of a question may look like a mark.
         let mut script = String::with_capacity(text.len());
         let mut rest = text.as_str();
         while let Some((at, mark, value)) = first_mark(rest, &replace) {
@@ -119,7 +119,7 @@ impl Schema {
 
     /// Writes the agent's complete PCP directory: scripts, name space, help, and a copy of `binary` under the name of
     /// the agent. When Cargo has left the agent's shared object beside the binary, copies that, too. Each file has its
-    /// old content or its new one at any moment.
+    /// old content or its new one at any time.
     ///
     /// # Errors
     /// The errors of the name space and of [`Schema::help`]. When a file cannot be written, the text has its path.
@@ -144,8 +144,8 @@ impl Schema {
         write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
         write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
         let copy = |from: &Path, name: &str| {
-            let content = |new: &mut NewFile| io::copy(&mut File::open(from)?, &mut new.file()).map(drop);
-            self::write(&top, name.as_ref(), 0o755, content).map_err(at(&dir.join(name)))
+            self::write(&top, name.as_ref(), 0o755, |new| io::copy(&mut File::open(from)?, &mut new.file()).map(drop))
+                .map_err(at(&dir.join(name)))
         };
         let object = binary.with_file_name(format!("libpmda_{}.so", self.own_name()));
         if object.exists() {

@@ -3,9 +3,10 @@
 use pmapi::Inst;
 use pmapi::names::instance_key;
 
-/// The active instances of a domain. An implementation that can find one without a walk overrides the defaults.
+/// The active instances of a domain. An implementation that can find an instance without a search overrides the
+/// defaults.
 ///
-/// A [`Cache`](crate::Cache) has these methods. Instances that have numbers of their own, such as processes, implement
+/// A [`Cache`](crate::Cache) has these methods. Instances that already have numbers, such as processes, implement
 /// them:
 ///
 /// ```

@@ -34,12 +34,15 @@
 //! # Ok::<(), pmda::Failure>(())
 //! ```
 //!
+//! `cargo pmda new NAME` creates the package of an agent: this code, its `Cargo.toml`, which also builds a shared object,
+//! and a test. The command is in package `cargo-pmda`, with `cargo pmda run`, `check` and `install`.
+//!
 //! Every type has one path: it is in the root of the crate, or in the module of its subject ([`limits`], [`log`],
 //! [`user`], [`dso`](mod@dso)). The [`prelude`] has the names that most agents use.
 //!
 //! An agent names types of these crates, which are therefore re-exported: [`clap`] for its own options, [`pmapi`] for
-//! identifiers, values and errors, and [`pcp_pdu`] for the PDUs of a host of its own. Labels are any `Serialize` of
-//! crate `serde`, by custom `json!` of `serde_json`.
+//! identifiers, values and errors, and [`pcp_pdu`] for PDUs in a host of the application. Labels are any `Serialize` of
+//! crate `serde`, usually `json!` of `serde_json`.
 //!
 //! An agent runs on one thread and need not be [`Send`]. The handles that it gets from [`Setup`], [`Clients`] and
 //! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`] or a channel.
@@ -79,6 +82,7 @@ mod options;
 mod peer;
 mod poll;
 pub mod prelude;
+mod program;
 mod schema;
 mod session;
 mod setup;
@@ -106,13 +110,14 @@ pub use engine::{Engine, Reply, Startup};
 pub use error::{Failure, SetupError, Start};
 pub use event::{Event, EventQueue};
 pub use indom::Instances;
-pub use options::command;
+pub use options::{TransportOptions, command};
 pub use pcp_pdu::event::{EventFlags, Stamp};
 pub use pcp_pdu::handshake::Features;
 pub use pcp_pdu::metadata::{Subject, TextKind};
 pub use pcp_pdu::profile::Selection;
 pub use pcp_pdu::result::Changes;
 pub use poll::{PollSet, Wake};
+pub use program::Program;
 pub use schema::{ArgumentDef, Identity, InDomDef, MetricDef, Mistake, Mistakes, Schema};
 pub use session::{Session, SessionError};
 pub use setup::Setup;

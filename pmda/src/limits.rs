@@ -30,7 +30,7 @@ pub use fixed::FixedLimit;
 /// Counter of what a limit has left out, in total and for each source.
 ///
 /// A line is logged when a source exceeds the limit for the first time. Later lines come at most every ten minutes,
-/// with the number left out since. Sources beyond 64 at a time share one line. A budget that is dropped logs its
+/// with the number left out in between. Sources beyond 64 at a time share one line. A budget that is dropped logs its
 /// remaining counts.
 #[derive(Debug)]
 pub struct Budget {
@@ -47,13 +47,13 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct Source {
     who: String,
-    /// Left out since the last line about this source.
+    /// Number left out since the last line about this source.
     pending: u64,
     /// Time of the last line.
     logged: Option<Instant>,
 }
 
-/// Most sources with a count of their own.
+/// Largest number of sources with a separate count.
 const SOURCES: usize = 64;
 /// Shortest time between two lines about a source.
 const PERIOD: Duration = Duration::from_secs(600);
@@ -86,7 +86,7 @@ impl Budget {
     fn leave_out_at(&mut self, now: Instant, who: &dyn fmt::Display, n: u64) {
         self.left_out = self.left_out.saturating_add(n);
         self.who.clear();
-        // A longer text ends with an error, which is how it is cut.
+        // Writing a longer text ends with an error, which truncates it.
         let _ = write!(Cut(&mut self.who, WHO), "{who}");
         let source = match self.sources.iter().position(|source| source.who == self.who) {
             Some(known) => &mut self.sources[known],
@@ -101,7 +101,7 @@ impl Budget {
         source.leave_out(&self.what, now, n);
     }
 
-    /// Returns an entry for a new source: another one, or that of a source without a line for a period.
+    /// Returns an entry for a new source: a new entry, or that of a source without a line for a period.
     fn vacant(&mut self, now: Instant) -> Option<usize> {
         if self.sources.len() < SOURCES {
             self.sources.push(Source::default());
@@ -192,7 +192,7 @@ mod tests {
             let mut budget = Budget::new("files");
             (0..10_000).for_each(|n| budget.leave_out_at(start, &n, 1));
             assert_eq!((budget.left_out(), budget.sources.len()), (10_000, SOURCES));
-            // Sources without a line for a period make room.
+            // Sources without a line for a period are replaced.
             budget.leave_out_at(start + PERIOD, &"late", 1);
             assert_eq!(budget.sources.len(), SOURCES);
             assert!(budget.sources.iter().any(|source| source.who == "late"));

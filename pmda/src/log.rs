@@ -9,7 +9,7 @@
 //! line has the number of lines left out.
 //!
 //! An event that another user causes should name that user in the field `source`, which is not printed. Each source has
-//! a limit of its own, and all sources together have a limit apart from that of the agent's own lines.
+//! its own limit, and all sources together have a limit that is separate from that of the agent's own lines.
 //!
 //! ```
 //! # let (path, uid) = ("x", 1000);
@@ -19,11 +19,14 @@
 //! An agent needs no dependency for that: [`pmda::tracing`](crate::tracing) is the crate `tracing`.
 //!
 //! The field `critical` marks the reason why the agent ends, which is always written. Debug output that `-D` requests
-//! is not limited. Options that are set while the agent runs log at most 50 KiB a second, unless stderr is a terminal.
+//! is not limited. The output of options that are set while the agent runs is limited to 50 KiB a second, unless stderr
+//! is a terminal.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -31,8 +34,6 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use chrono::Local;
 use pmapi::debug::{Debug, OPTIONS};
 use tracing::{Level, Metadata};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::log_file;
 use crate::user::UserIds;
@@ -45,10 +46,10 @@ mod lines;
 #[cfg(test)]
 pub(crate) mod testing;
 
-/// The log of this process, unless the process has a subscriber of its own.
+/// The log of this process, unless the process has its own subscriber.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// Debug options of `-D`, or those set since. Not used in a process that has a subscriber of its own.
+/// Debug options of `-D`, or those set since. Not used in a process that has its own subscriber.
 static OPTIONS_SET: RwLock<Debug> = RwLock::new(Debug::NONE);
 
 /// Returns the debug options that are set (pmGetDebug(3)).
@@ -70,21 +71,28 @@ fn set(options: Debug) {
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Returns whether these debug options show a message. Each option is the target of the DEBUG and TRACE messages that
-/// it shows. An agent's own messages, whose target is a module, belong to `appl0`.
+/// Returns whether these debug options show a message. The target of a DEBUG or TRACE message is an option, or several
+/// separated by commas, all of which must be set. An agent's own messages, whose target is a module, belong to `appl0`.
 fn shows(options: Debug, metadata: &Metadata<'_>) -> bool {
     if *metadata.level() <= Level::INFO {
         return true;
     }
-    options.has(if OPTIONS.contains(&metadata.target()) { metadata.target() } else { "appl0" })
+    let of_options = || metadata.target().split(',');
+    if of_options().all(|name| OPTIONS.contains(&name)) {
+        of_options().all(|name| options.has(name))
+    } else {
+        options.has("appl0")
+    }
 }
 
 /// Redirects stderr to a log file, keeps the previous file as `FILE.prev`, and writes the header. When the file cannot
-/// be written, stderr stays, with a message. The path `-` is stderr. `user` is the user that the process will change
+/// be written, logs a message and keeps stderr. The path `-` is stderr. `user` is the user that the process will change
 /// to.
 pub(crate) fn open(program: &str, path: &Path, user: Option<UserIds>) {
-    let redirect = || Ok(nix::unistd::dup2_stderr(log_file::open(path, user)?)?);
-    let redirected: std::io::Result<()> = if path.as_os_str() == "-" { Ok(()) } else { redirect() };
+    let redirected = match path.as_os_str() == "-" {
+        true => Ok(()),
+        false => log_file::open(path, user).and_then(|file| Ok(nix::unistd::dup2_stderr(file)?)),
+    };
     if let Err(e) = redirected {
         let reason =
             e.raw_os_error().map_or_else(|| e.to_string(), |errno| pmapi::Error::from_errno(errno).to_string());
@@ -107,8 +115,8 @@ pub(crate) fn close() {
     put(&format!("\nLog finished {}\n", now()));
 }
 
-/// Writes to stderr with one system call, so that threads do not mix their lines. Errors are ignored: the agent goes on
-/// without its log.
+/// Writes to stderr with one system call, so that threads do not mix their lines. Errors are ignored: the agent
+/// continues without its log.
 fn put(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -128,7 +136,8 @@ fn local_time(format: &'static str) -> String {
         return text();
     }
     // chrono keeps the time zone in a thread-local, and those of the exiting thread are gone by now. Its use would
-    // panic, the log line of that panic would panic again, and the process would abort. A new thread has its own.
+    // panic, the log line of that panic would panic again, and the process would abort. A new thread has its own
+    // thread-locals.
     let thread = std::thread::Builder::new().spawn(text);
     thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
 }
@@ -144,7 +153,7 @@ fn now() -> String {
 pub(crate) fn subscribe(program: &str, debug: Debug) {
     set(debug);
     let lines = Lines::new(program, put);
-    if tracing_subscriber::registry().with(lines.clone()).try_init().is_ok() {
+    if tracing::subscriber::set_global_default(lines.clone()).is_ok() {
         let _ = LINES.set(lines);
     }
 }
@@ -157,28 +166,48 @@ pub(crate) fn tick() {
 }
 
 thread_local! {
+    /// Whether a caller of [`catch`] on this thread reports panics.
+    static CATCHES: Cell<bool> = const { Cell::new(false) };
     /// Place of the last panic of this thread.
     static PANICKED_AT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Logs a line for each panic. The panic then continues as usual.
+/// Logs a line for each panic that no caller of [`catch`] reports. The panic then continues as usual.
 pub(crate) fn panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
-        tracing::error!(source = place, "panic{place}: {}", panic_message(panic.payload()));
-        // Thread-locals of an exiting thread are gone, and nothing reads this one then.
+        // Thread-locals of an exiting thread no longer exist.
+        if cfg!(panic = "abort") || !CATCHES.try_with(Cell::get).unwrap_or(false) {
+            tracing::error!(source = place, "panic{place}: {}", panic_message(panic.payload()));
+        }
         let _ = PANICKED_AT.try_with(|at| at.replace(place));
     }));
 }
 
-/// Returns the place of the last panic of this thread, as ` at FILE:LINE:COLUMN`, and forgets it. It is empty in a
-/// process whose panics this log does not report.
-pub(crate) fn take_panic_place() -> String {
-    PANICKED_AT.take()
+/// A panic that was caught. Its text follows the word panicked: ` at FILE:LINE:COLUMN: MESSAGE`. The place is missing in
+/// a process whose panics this log does not report.
+pub(crate) struct Panic {
+    place: String,
+    payload: Box<dyn Any + Send>,
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, panic_message(&*self.payload))
+    }
+}
+
+/// Runs code, and catches its panic, which the caller logs. The caller is responsible for the state that a panic leaves
+/// behind.
+pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, Panic> {
+    let outer = CATCHES.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    CATCHES.set(outer);
+    outcome.map_err(|payload| Panic { place: PANICKED_AT.take(), payload })
 }
 
 /// Returns the message of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

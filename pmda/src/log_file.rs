@@ -1,6 +1,6 @@
 //! The log file.
 //!
-//! pmcd starts agents as root. Their logs are in a directory of user pcp, which can replace files in it at any moment.
+//! pmcd starts agents as root. Their logs are in a directory of user pcp, who can replace files in it at any time.
 //! Therefore an agent that will run as another user opens its log as that user. It always creates a new file, in a
 //! directory that it opens once.
 
@@ -18,7 +18,7 @@ use pmapi::file::{Dir, is_trusted};
 
 use crate::user::UserIds;
 
-/// Attempts to free the name of the log, if another process takes it again and again.
+/// Number of attempts to free the name of the log, if another process takes it repeatedly.
 const TRIES: usize = 100;
 
 /// Opens the log for writing: a new file, after the previous one has become `FILE.prev`. A terminal, a FIFO or another
@@ -71,9 +71,9 @@ fn create(path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Opens a log that is not a regular file; `None` for a regular file or none. Renaming it, as for a regular file, could
-/// move `/dev/null` away. Root follows no link and opens no FIFO of another user, which could choose the device, or
-/// never read.
+/// Opens a log that is not a regular file. Returns `None` for a regular or missing file. Such a log is not renamed,
+/// because that could move `/dev/null` away. As root it follows no link and opens no FIFO of another user: that user
+/// could choose the device, or never read from the FIFO.
 fn special(dir: &Dir, name: &OsStr) -> io::Result<Option<File>> {
     let Some((dir, name)) = resolve(dir.clone(), name.to_owned())? else { return Ok(None) };
     // A name in /proc is a link to an open file that may have no other name.

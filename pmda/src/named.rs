@@ -1,4 +1,4 @@
-//! Metrics as log lines and errors name them.
+//! Metrics in log lines and errors: a name with its PMID.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Parser};
 
-use pmapi::debug;
+use pmapi::{debug, escape};
 
 use crate::agent::Agent;
 use crate::transport::{Address, inet_port};
@@ -18,7 +18,7 @@ use crate::transport::{Address, inet_port};
 #[command(disable_help_flag = true, disable_version_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
 #[command(version = format!("(pcp-pmda {})", pmapi::build::version(env!("CARGO_PKG_VERSION"))))]
 struct Given {
-    /// Set debug options: names with commas between, see pmdbg(1)
+    /// Set debug options: names separated by commas, see pmdbg(1)
     #[arg(short = 'D', long, value_name = "DBG", allow_negative_numbers = true)]
     debug: Vec<debug::Debug>,
     /// Use domain NUM (1 to 510) for the metrics
@@ -61,9 +61,11 @@ struct Given {
     version: Option<bool>,
 }
 
+/// The options of every agent that say where it waits for pmcd, for the command lines of other programs that serve
+/// agents.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
-struct TransportOptions {
+pub struct TransportOptions {
     /// Wait for pmcd on IPv4 port or service PORT
     #[arg(short, long, value_name = "PORT", value_parser = inet_port)]
     inet: Option<u16>,
@@ -76,6 +78,14 @@ struct TransportOptions {
     /// Talk to pmcd over standard input and output (the default)
     #[arg(short, long)]
     pipe: bool,
+}
+
+impl TransportOptions {
+    /// Returns the socket on which to wait for pmcd; `None` for a pipe.
+    pub fn address(&self) -> Option<Address> {
+        let TransportOptions { inet, ipv6, unix, .. } = self;
+        inet.map(Address::Inet).or(ipv6.map(Address::Ipv6)).or(unix.clone().map(Address::Unix))
+    }
 }
 
 /// The parsed command line of an agent.
@@ -96,15 +106,15 @@ pub(crate) struct Options {
     pub(crate) write_pmda: Option<PathBuf>,
     pub(crate) write_help: Option<PathBuf>,
     pub(crate) exchange: Option<Vec<PathBuf>>,
-    /// Arguments that are not options, of an agent without positional arguments of its own. They are ignored, as in C
+    /// Arguments that are not options, of an agent that does not define positional arguments. They are ignored, as in C
     /// agents.
     pub(crate) operands: Vec<OsString>,
     /// All matches, including the agent's own options.
     pub(crate) matches: ArgMatches,
 }
 
-/// Returns the command line of the agent's program: the options of every agent, and the agent's own. Man pages and
-/// completions come from it, as the option `--help` does. `program` is the program's name.
+/// Returns the command line of the agent's program: the options of every agent, and the agent's own. Man pages,
+/// completions and the output of `--help` are generated from it. `program` is the program's name.
 pub fn command<A: Agent>(program: &str) -> Command {
     let command = A::options(Given::command()).name(program.to_owned()).bin_name(program.to_owned());
     match A::USAGE {
@@ -142,8 +152,6 @@ impl Options {
         for options in given.debug {
             debug.set(options);
         }
-        let TransportOptions { inet, ipv6, unix, .. } = given.transport;
-        let address = inet.map(Address::Inet).or(ipv6.map(Address::Ipv6)).or(unix.map(Address::Unix));
         let operands = matches.try_get_many(OPERANDS).ok().flatten().unwrap_or_default().cloned().collect();
         Ok(Options {
             program,
@@ -153,7 +161,7 @@ impl Options {
             helpfile: given.helpfile,
             log: given.log,
             username: given.username,
-            address,
+            address: given.transport.address(),
             not_ready: given.notready,
             open_control: given.open_control,
             write_pmda: given.write_pmda,
@@ -192,11 +200,11 @@ impl Refused {
         }
         if let Some(usage) = self.usage {
             let reason = self.error.source().map_or_else(|| self.error.kind().to_string(), ToString::to_string);
-            eprint!("{}: {reason}\n{usage}", self.program);
+            escape::eprint(format_args!("{}: {reason}\n{usage}", self.program));
             return 1;
         }
         let text = self.error.render().to_string();
-        eprint!("{}: {}", self.program, text.strip_prefix("error: ").unwrap_or(&text));
+        escape::eprint(format_args!("{}: {}", self.program, text.strip_prefix("error: ").unwrap_or(&text)));
         1
     }
 }
@@ -206,7 +214,7 @@ mod tests {
     use super::*;
     use crate::prelude::*;
 
-    /// An agent with an option of its own.
+    /// An agent that adds an option.
     struct Own;
 
     impl Agent for Own {
@@ -224,6 +232,14 @@ mod tests {
         fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> pmapi::Result {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_store_that_the_agent_does_not_have_is_logged() {
+        let lines = crate::log::testing::lines(|| {
+            assert_eq!(Own.store(Item::new(3, 4), None, Atom::U32(1), Client::new(1)), Err(Error::PERMISSION));
+        });
+        assert_eq!(lines, ["own: metric 3.4 is storable, but the agent has no Agent::store"]);
     }
 
     fn n(options: &ArgMatches) -> Option<u32> {

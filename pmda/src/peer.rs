@@ -1,4 +1,4 @@
-//! Checks of the user that has connected to an agent.
+//! Checks of the user who has connected to an agent.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use tracing::warn;
 
-/// Connections that are checked together, as many as may wait to be accepted. Thus a flood of them reads the kernel's
-/// table once, and pmcd is not kept waiting.
+/// Number of connections that are checked together: as many as may wait to be accepted. So the kernel's table is read
+/// only once for a flood of connections, and pmcd does not have to wait.
 const TOGETHER: usize = 128;
 
-/// Waits for a connection. One that its peer has aborted meanwhile is none.
+/// Waits for a connection, and skips those that their peers have aborted meanwhile.
 fn accept<T>(accept: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
         match accept() {
@@ -43,7 +43,7 @@ pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -
             match listener.accept() {
                 Ok(one) => waiting.push(one),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // An error will return at the next blocking call.
+                // The next blocking call will return the error.
                 Err(_) => break,
             }
         }
@@ -77,8 +77,8 @@ fn refused(uid: Option<u32>) {
     }
 }
 
-/// Returns the user of the socket at the other end of a connection, according to the kernel's table. A closed socket
-/// has none.
+/// Returns the user of the socket at the other end of a connection, according to the kernel's table. Returns `None` for
+/// a closed socket.
 fn owner(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u32> {
     const ESTABLISHED: &str = "01";
     let (from, to) = (address(from), address(to));

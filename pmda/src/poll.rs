@@ -7,10 +7,12 @@ use nix::poll::{PollFd, PollFlags};
 
 use crate::background::Background;
 
-/// The set of file descriptors and times that an agent waits for, from [`Agent::sources`](crate::Agent::sources). The host calls
+/// The set of file descriptors and times that an agent waits for, from [`Agent::sources`](crate::Agent::sources). The
+/// host calls
 /// [`Agent::wake`](crate::Agent::wake) for each that is ready, between two requests and in the same thread.
 ///
-/// A descriptor that the agent reads or writes in [`Agent::wake`](crate::Agent::wake) should be non-blocking: pmcd waits meanwhile.
+/// A descriptor that the agent reads or writes in [`Agent::wake`](crate::Agent::wake) should be non-blocking, because
+/// pmcd has to wait in the meantime.
 #[derive(Debug, Default)]
 pub struct PollSet<'a> {
     pub(crate) fds: Vec<PollFd<'a>>,
@@ -32,7 +34,7 @@ pub enum Wake {
 }
 
 impl<'a> PollSet<'a> {
-    /// Wakes the agent when the descriptor is readable. The agent chooses `number` to tell its descriptors apart.
+    /// Wakes the agent when the descriptor is readable. The agent chooses `number` to identify the descriptor.
     pub fn readable(&mut self, number: usize, fd: &'a impl AsFd) {
         self.add(fd, PollFlags::POLLIN, Some(Wake::Readable(number)));
     }
@@ -47,8 +49,9 @@ impl<'a> PollSet<'a> {
         self.until = Some(self.until.map_or(time, |until| until.min(time)));
     }
 
-    /// Waits for the first snapshot of a source, so that pmcd is notified at once when [`Agent::is_ready`](crate::Agent::is_ready) becomes
-    /// true. This does not call [`Agent::wake`](crate::Agent::wake).
+    /// Waits for the first snapshot of a source, so that pmcd is notified at once when
+    /// [`Agent::is_ready`](crate::Agent::is_ready) becomes true. This does not call
+    /// [`Agent::wake`](crate::Agent::wake).
     pub fn first<T>(&mut self, source: &'a Background<T>) {
         if !source.is_ready() {
             self.add(source, PollFlags::POLLIN, None);

@@ -1,6 +1,6 @@
 //! The names that the source file of most agents needs: `use pmda::prelude::*`.
 //!
-//! [`Result`] shadows that of the standard library, but for its defaults it is the same type: `Result` stands for
+//! [`Result`] shadows that of the standard library. It is the same type, with defaults: `Result` means
 //! `Result<(), Error>`, and `Result<T, E>` is valid too.
 
 pub use crate::agent::{Agent, Request};

@@ -59,6 +59,12 @@ pub enum SessionError {
     /// Writing failed.
     #[error("writing to pmcd: {0}")]
     Write(#[source] io::Error),
+    /// pmcd has closed the connection instead of reading an answer.
+    #[error(
+        "pmcd has closed the connection before the answer to its request, as it does when an agent takes too long \
+         (option -t of pmcd, 5 seconds by default)"
+    )]
+    Left,
 }
 
 impl<R: Read, W: Write> Session<R, W> {
@@ -89,7 +95,7 @@ impl<R: Read, W: Write> Session<R, W> {
     }
 
     /// Answers PDUs until the end of file, wakes the agent for its [sources](Agent::sources), and notifies pmcd when
-    /// the agent becomes ready (pmdaMain(3)). `startup` is what `pmcd.conf` says of the agent.
+    /// the agent becomes ready (pmdaMain(3)). `startup` corresponds to the agent's line in `pmcd.conf`.
     ///
     /// Sources are served even while pmcd does not read an answer. Its further requests wait.
     ///
@@ -137,7 +143,7 @@ impl<R: Read, W: Write> Session<R, W> {
         debug!(target: "pdu", "sending that the agent is ready");
         let mut written = 0;
         while !write(&mut self.output, &mut written, &ready, &[]).map_err(SessionError::Write)? {
-            // The PDU has a few bytes, for which there is room soon.
+            // The PDU has only a few bytes, for which there is room soon.
             let mut fds = [PollFd::new(self.output.as_fd(), PollFlags::POLLOUT)];
             match nix::poll::poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -147,7 +153,7 @@ impl<R: Read, W: Write> Session<R, W> {
         Ok(())
     }
 
-    /// Reads once and answers the complete PDUs; false at the end of file.
+    /// Reads once, and answers the complete PDUs. Returns false at the end of file.
     fn receive<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<bool, SessionError> {
         let n = match self.input.read(self.frames.space()) {
             Ok(0) if self.frames.pending() > 0 => return Err(SessionError::Cut(self.frames.pending())),
@@ -214,12 +220,20 @@ impl<R: Read, W: Write> Session<R, W> {
     /// Writes the rest of the answer, as far as pmcd reads it without delay.
     fn send<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
         if let Reply::Pdu(head, rest) = engine.reply() {
-            self.unsent = !write(&mut self.output, &mut self.written, head, rest).map_err(SessionError::Write)?;
+            self.unsent = !write(&mut self.output, &mut self.written, head, rest).map_err(of_answer)?;
         }
         if !self.unsent {
             engine.sent();
         }
         Ok(())
+    }
+}
+
+/// Converts the error of writing an answer.
+fn of_answer(e: io::Error) -> SessionError {
+    match e.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SessionError::Left,
+        _ => SessionError::Write(e),
     }
 }
 
@@ -229,8 +243,8 @@ fn set_nonblocking(fd: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes two parts from byte `written` on, with one system call if the reader keeps up; false when no more can be
-/// written for now.
+/// Writes two parts from byte `written` on, with one system call if the reader keeps up. Returns false when no more can
+/// be written for now.
 fn write(output: &mut impl Write, written: &mut usize, head: &[u8], rest: &[u8]) -> io::Result<bool> {
     while *written < head.len() + rest.len() {
         let of_head = (*written).min(head.len());
@@ -271,25 +285,50 @@ mod tests {
         }
     }
 
+    struct None;
+
+    impl Agent for None {
+        const NAME: &'static str = "none";
+        const DOMAIN: u16 = 400;
+        fn new(_: &mut crate::Setup) -> crate::error::Start<Self> {
+            Ok(None)
+        }
+        fn fetch(&mut self, _: pmapi::Item, _: &mut crate::Values<'_>) -> pmapi::Result {
+            Ok(())
+        }
+    }
+
+    /// Returns the engine, and the CREDS PDU of pmcd.
+    fn start() -> (Engine<None>, Vec<u8>) {
+        let mut input = Vec::new();
+        handshake::encode_creds(&mut input, 1, Features::default()).unwrap();
+        let domain = pmapi::Domain::new(400).unwrap();
+        (Engine::<None>::new(domain, pmapi::Config::new(b"", [])).unwrap(), input)
+    }
+
+    /// The writer accepts one PDU, and is closed then.
     #[test]
-    fn a_pdu_that_no_pmcd_sends_is_not_waited_for() {
-        use crate::error::Start;
-        struct None;
-        impl Agent for None {
-            const NAME: &'static str = "none";
-            const DOMAIN: u16 = 400;
-            fn new(_: &mut crate::Setup) -> Start<Self> {
-                Ok(None)
+    fn a_pmcd_that_has_left_is_the_reason() {
+        struct Closed(bool);
+        impl Write for Closed {
+            fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+                if std::mem::replace(&mut self.0, true) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(buf.len()) }
             }
-            fn fetch(&mut self, _: pmapi::Item, _: &mut crate::Values<'_>) -> pmapi::Result {
+            fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
         }
-        let mut input = Vec::new();
-        handshake::encode_creds(&mut input, 1, Features::default()).unwrap();
+        let (mut engine, mut input) = start();
+        pcp_pdu::metadata::encode_fetch(&mut input, 1, 0, [Option::None].into_iter()).unwrap();
+        let mut session = Session::open(&input[..], Closed(false), Features::default()).unwrap();
+        let ended = session.run(&mut engine);
+        assert!(matches!(ended, Err(SessionError::Left)), "{ended:?}");
+    }
+
+    #[test]
+    fn a_pdu_that_no_pmcd_sends_is_not_waited_for() {
+        let (mut engine, mut input) = start();
         input.extend(Header { len: LONGEST + 4, pdu: PduType::FETCH, from: 1 }.to_bytes());
-        let domain = pmapi::Domain::new(400).unwrap();
-        let mut engine = Engine::<None>::new(domain, pmapi::Config::new(b"", [])).unwrap();
         let mut session = Session::open(&input[..], Vec::new(), Features::default()).unwrap();
         let before = FixedLimit::Pdus.exceeded();
         let ended = session.run(&mut engine);

@@ -45,8 +45,8 @@ impl Setup {
         &mut self.declared.indoms[last]
     }
 
-    /// Declares names below which the agent adds and removes metrics while it runs, and returns the holder of these
-    /// metrics. In the name space each is `NAME DOMAIN:*:*` (PMNS(5)).
+    /// Declares names below which the agent adds and removes metrics while it runs, and returns the object that holds
+    /// these metrics. In the name space each is `NAME DOMAIN:*:*` (PMNS(5)).
     pub fn dynamic(&mut self, names: impl IntoIterator<Item: Into<String>>) -> Dynamic {
         let roots: Vec<String> = names.into_iter().map(Into::into).collect();
         self.declared.dynamic.extend_from_slice(&roots);
@@ -121,36 +121,37 @@ impl Setup {
         self.file(format!("pmieconf/{name}"), rules);
     }
 
-    /// Declares that Install enters the agent's domain into the host's list of domains, `stdpmid`, so that no other agent
-    /// takes it. Remove takes it out.
+    /// Declares that Install enters the agent's domain into the host's list of domains, `stdpmid`, so that no other
+    /// agent takes it. Remove takes it out.
     pub fn reserve_domain(&mut self) {
         self.declared.reserves_domain = true;
     }
 
-    /// Declares that the agent is not ready when it starts ([`Agent::is_ready`](crate::Agent::is_ready)). Install then adds `notready` to its
-    /// line in `pmcd.conf`.
+    /// Declares that the agent is not ready when it starts ([`Agent::is_ready`](crate::Agent::is_ready)). Install then
+    /// adds `notready` to its line in `pmcd.conf`.
     pub fn not_ready(&mut self) {
         self.declared.not_ready = true;
     }
 
-    /// Declares an option of the agent that Install asks for on a terminal. Elsewhere, Install accepts the agent's options
-    /// after `--`. It keeps them in `arguments.conf` in the agent's directory, and writes them to the agent's line in
-    /// `pmcd.conf`. The options themselves are those of [`Agent::options`](crate::Agent::options), or of the framework.
+    /// Declares an option of the agent that Install asks for on a terminal. Elsewhere, Install accepts the agent's
+    /// options after `--`. It keeps them in `arguments.conf` in the agent's directory, and writes them to the agent's
+    /// line in `pmcd.conf`. The options themselves are those of [`Agent::options`](crate::Agent::options), or of the
+    /// framework.
     pub fn argument(&mut self, option: impl Into<String>) -> &mut ArgumentDef {
         self.declared.arguments.push(ArgumentDef::new(option));
         let last = self.declared.arguments.len() - 1;
         &mut self.declared.arguments[last]
     }
 
-    /// Declares that the agent must run as another user than PCP's, such as root. Install adds `--username` to its line in
-    /// `pmcd.conf`, and [restarts](Setup::restart_pmcd) pmcd.
+    /// Declares that the agent must run as a user other than PCP's, such as root. Install adds `--username` to its line
+    /// in `pmcd.conf`, and [restarts](Setup::restart_pmcd) pmcd.
     pub fn run_as(&mut self, user: impl Into<String>) {
         self.declared.running.user = Some(user.into());
         self.declared.running.restart = true;
     }
 
     /// Declares that Install must restart pmcd instead of sending it a signal (`forced_restart` of PCP's pmdaproc.sh).
-    /// pmcd gives up the rights of root after its start, so that it can start a process of another user only then.
+    /// pmcd drops the privileges of root after its start, so it can start a process of another user only before that.
     pub fn restart_pmcd(&mut self) {
         self.declared.running.restart = true;
     }

@@ -1,4 +1,4 @@
-//! SIGHUP, the signal with which administrators make an agent reload its configuration.
+//! SIGHUP, by which administrators make an agent reload its configuration.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -37,7 +37,7 @@ impl Schema {
     /// Returns the declarations of an agent for another configuration, which locates the files that the agent reads.
     ///
     /// # Errors
-    /// A [`SetupError`], but for [`SetupError::Help`].
+    /// A [`SetupError`] other than [`SetupError::Help`].
     pub fn with<A: Agent>(config: Config) -> Result<Schema, SetupError> {
         let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config, options::none::<A>()?)?;
         Ok(schema)

@@ -1,4 +1,4 @@
-//! The connection between an agent and pmcd: a pipe, or an inet, ipv6 or unix socket.
+//! The connection between an agent and pmcd: a pipe, or a socket of type inet, ipv6 or unix.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -132,7 +132,7 @@ fn pipe() -> io::Result<Connection> {
 
 /// Creates a socket that pmcd's user and group can connect to, and replaces an existing one.
 ///
-/// The directory may belong to another user, which can replace files in it at any moment. Therefore mode and owner are
+/// The directory may belong to another user, who can replace files in it at any time. Therefore mode and owner are
 /// never set by a name in it. `user` is the user that the process will change to.
 fn unix(path: &Path, config: &Config, user: Option<UserIds>) -> io::Result<UnixListener> {
     let name = config.user();
@@ -195,7 +195,7 @@ fn give_by(inner: &Dir, owner: Option<UserIds>) -> io::Result<UnixListener> {
     if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its directory is open to other users"));
     }
-    // Only the descriptor leads to this directory for sure. Also, the name of a socket has 107 bytes at most.
+    // Only the descriptor reliably identifies this directory. Also, the name of a socket has at most 107 bytes.
     let path = format!("/proc/self/fd/{}/{SOCKET}", inner.as_fd().as_raw_fd());
     let listener = with_mode(|| UnixListener::bind(path))?;
     if let Some(owner) = owner {

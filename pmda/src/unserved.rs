@@ -25,14 +25,14 @@ pub(crate) struct Unserved {
     misfit: Option<(PmId, Misfit)>,
 }
 
-/// Most errors of one metric that are logged at a fetch. This is far more than the log accepts at once.
+/// Largest number of errors of one metric that are logged at a fetch. This is far more than the log accepts at once.
 const PENDING: usize = 1024;
 
-/// Most metrics and instances that are remembered. Further ones are not logged.
+/// Largest number of metrics and instances that are remembered. Errors of others are not logged.
 const MOST: usize = 4096;
 
 impl Unserved {
-    /// Begins a fetch. A new version of the names forgets what was logged.
+    /// Begins a fetch. If names have changed, forgets which errors were logged.
     pub(crate) fn begin(&mut self, version: Version) {
         if self.version != version {
             self.version = version;
@@ -41,7 +41,7 @@ impl Unserved {
         self.forget();
     }
 
-    /// Forgets the errors that have been added and not logged.
+    /// Discards errors that have been added but not logged.
     pub(crate) fn forget(&mut self) {
         self.pending.clear();
         self.misfit = None;
@@ -83,8 +83,9 @@ impl Unserved {
 
     /// Logs the reasons that were added for a metric. `named` looks up its name.
     ///
-    /// The lines are those of pmdaFetch(3), followed by the name. A line about an unknown metric or instance has the
-    /// name only of a declared metric: PCP's tests compare such lines of agents with dynamic names.
+    /// The lines are those of pmdaFetch(3), followed by the name. A line about an unknown metric or instance contains
+    /// the name only for a declared metric, because PCP's tests compare such lines of agents with dynamic names. For a
+    /// declared metric, a line about instance -1 also says what the mistake probably is.
     pub(crate) fn log(&mut self, client: Client, pmid: PmId, is_declared: bool, named: impl Fn() -> Named) {
         for (inst, e) in self.pending.drain(..) {
             let number = Number(inst);
@@ -92,6 +93,10 @@ impl Unserved {
             match e {
                 Error::PMID => {
                     error!(source = %client.source(), "pmdaFetch: PMID {pmid} not handled by fetch callback{name}");
+                }
+                Error::INST if inst.is_none() && is_declared => {
+                    let hint = "put is for a metric without instances, put_inst for a metric with instances";
+                    warn!(source = %client.source(), "pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback{name}: {hint}");
                 }
                 Error::INST => {
                     warn!(source = %client.source(), "pmdaFetch: Instance {number} of PMID {pmid} not handled by fetch callback{name}");
@@ -151,5 +156,22 @@ mod tests {
             assert_eq!(unserved.is_new(pmid(2), Some(inst)), n < MOST - all.len(), "{inst}");
         }
         assert!(FixedLimit::LogLines.exceeded() >= before + (MOST + all.len()) as u64);
+    }
+
+    #[test]
+    fn the_likely_mistake_is_named_for_declared_metrics() {
+        let pmid = PmId::new(Domain::new(400).unwrap(), Item::new(0, 1));
+        let line = |is_declared| {
+            let lines = crate::log::testing::lines(|| {
+                let mut unserved = Unserved::default();
+                unserved.add(pmid, None, Error::INST);
+                unserved.log(Client::new(1), pmid, is_declared, || Named::new(pmid, Some("a.b".to_owned())));
+            });
+            lines.concat()
+        };
+        let plain = "pmdaFetch: Instance -1 of PMID 400.0.1 not handled by fetch callback";
+        assert_eq!(line(false), plain);
+        let hint = "put is for a metric without instances, put_inst for a metric with instances";
+        assert_eq!(line(true), format!("{plain} (a.b): {hint}"));
     }
 }

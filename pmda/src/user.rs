@@ -1,7 +1,7 @@
 //! The user that an agent runs as (pmSetProcessIdentity(3)).
 
 use std::ffi::CString;
-use std::path::Path;
+use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
@@ -33,23 +33,30 @@ pub(crate) struct UserIds {
     pub(crate) gid: Gid,
 }
 
-/// Looks up a user: first in `/etc/passwd`, which has PCP's own user, and then in all databases of the host. Only the
-/// file is fast enough while pmcd waits for the agent.
+/// Looks up a user: first in `/etc/passwd`, which contains PCP's own user, and then in all databases of the host. Only
+/// reading the file is fast enough while pmcd waits for the agent.
 pub(crate) fn find(name: &str) -> Option<UserIds> {
-    in_file(Path::new("/etc/passwd"), name)
+    in_text(PASSWD.get_or_init(passwd), name)
         .or_else(|| User::from_name(name).ok().flatten().map(|user| UserIds { uid: user.uid, gid: user.gid }))
 }
 
-/// Looks up a user in a file of the format of passwd(5).
-fn in_file(path: &Path, name: &str) -> Option<UserIds> {
-    std::fs::read_to_string(path).unwrap_or_default().lines().find_map(|line| {
+/// Text of `/etc/passwd` for the start of the agent, which looks up its user twice.
+static PASSWD: OnceLock<String> = OnceLock::new();
+
+fn passwd() -> String {
+    std::fs::read_to_string("/etc/passwd").unwrap_or_default()
+}
+
+/// Looks up a user in a text of the format of passwd(5).
+fn in_text(passwd: &str, name: &str) -> Option<UserIds> {
+    passwd.lines().find_map(|line| {
         let mut fields = line.strip_prefix(name)?.strip_prefix(':')?.split(':');
         let (_, uid, gid) = (fields.next()?, fields.next()?, fields.next()?);
         Some(UserIds { uid: Uid::from_raw(uid.parse().ok()?), gid: Gid::from_raw(gid.parse().ok()?) })
     })
 }
 
-/// Changes the process to a user, with the groups of the user. Only root can change to another user.
+/// Changes the process to a user, including the user's groups. Only root can change to another user.
 ///
 /// # Errors
 /// [`UserError::Unknown`] for a user that does not exist, [`UserError::Refused`] with the function that failed.
@@ -67,21 +74,26 @@ pub fn switch(name: &str) -> Result<(), UserError> {
 }
 
 fn set_groups(name: &str, gid: Gid) -> Result<(), Errno> {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    if are_in_file(&read("/etc/nsswitch.conf"), "group:") {
-        return setgroups(&groups(&read("/etc/group"), name, gid));
+    if are_in_file(nsswitch(), "group:") {
+        let file = std::fs::read_to_string("/etc/group").unwrap_or_default();
+        return setgroups(&groups(&file, name, gid));
     }
     initgroups(&CString::new(name).map_err(|_| Errno::EINVAL)?, gid)
 }
 
 /// Returns whether looking up users only reads files.
 pub(crate) fn is_quick() -> bool {
-    let nsswitch = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
-    ["passwd:", "group:"].iter().all(|database| are_in_file(&nsswitch, database))
+    ["passwd:", "group:"].iter().all(|database| are_in_file(nsswitch(), database))
 }
 
-/// Returns whether nsswitch.conf(5) says that the host keeps users or groups in their file. Reading the file is then
-/// enough, and faster while pmcd waits for the agent. The source `systemd` only adds users of its own.
+/// Returns the text of nsswitch.conf(5). Like libc, the process reads it once.
+fn nsswitch() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default())
+}
+
+/// Returns whether the host keeps users or groups in their file, according to nsswitch.conf(5). Reading the file is
+/// then enough, and faster while pmcd waits for the agent. The source `systemd` only adds other users.
 fn are_in_file(nsswitch: &str, database: &str) -> bool {
     let sources = nsswitch.lines().find_map(|line| line.strip_prefix(database));
     sources.is_some_and(|sources| {
@@ -89,7 +101,7 @@ fn are_in_file(nsswitch: &str, database: &str) -> bool {
     })
 }
 
-/// Returns the groups of a user in a file of the format of group(5), with its own group first.
+/// Returns the groups of a user in a file of the format of group(5), with the user's own group first.
 fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
     let others = file
         .lines()
@@ -104,9 +116,7 @@ fn groups(file: &str, name: &str, gid: Gid) -> Vec<Gid> {
 
 /// Returns whether a user may administrate agents: root, PCP's user, and the user of this process.
 pub(crate) fn is_admin(uid: u32, pcp: &str) -> bool {
-    uid == 0
-        || uid == geteuid().as_raw()
-        || in_file(Path::new("/etc/passwd"), pcp).is_some_and(|pcp| pcp.uid.as_raw() == uid)
+    uid == 0 || uid == geteuid().as_raw() || in_text(&passwd(), pcp).is_some_and(|pcp| pcp.uid.as_raw() == uid)
 }
 
 /// Returns whether the process may change to another user.

@@ -11,7 +11,7 @@ use crate::event::EventQueue;
 use crate::misfit::Misfit;
 use crate::unserved::Unserved;
 
-/// The values of one metric in an answer. Only those that the client wants are kept.
+/// The values of one metric in an answer. Values that the client does not request are dropped.
 ///
 /// A value must have the metric's type, or a type that converts to it without loss. An `f64` also goes into a metric of
 /// type [`Type::Float`], rounded.
@@ -22,7 +22,7 @@ pub struct Values<'a> {
     desc: &'a Desc,
     selection: Selection<'a>,
     client: &'a Client,
-    /// Error of the last instance without a value; it counts when no instance has one.
+    /// Error of the last instance without a value. It is sent when no instance has a value.
     missing: Result,
 }
 
@@ -54,8 +54,8 @@ impl<'a> Values<'a> {
         self.push(None, value.into())
     }
 
-    /// Puts the value of an instance, unless the client does not want it. Instances are sent in the order in which they
-    /// are put. A metric with several values of the same instance fails with `PM_ERR_INST` at the end of
+    /// Puts the value of an instance, if the client requests it. Instances are sent in the order in which they are put.
+    /// A metric with several values of the same instance fails with `PM_ERR_INST` at the end of
     /// [`Agent::fetch`](crate::Agent::fetch).
     ///
     /// # Errors
@@ -72,8 +72,8 @@ impl<'a> Values<'a> {
         self.push(Some(inst), value.into())
     }
 
-    /// Puts the values of all active instances of a cache that the client wants, in the order of their numbers. When
-    /// the client names a few instances of a large domain, only these are looked up.
+    /// Puts the values of a cache's active instances that the client requests, in the order of their numbers. If the
+    /// client names only a few instances of a large domain, no others are visited.
     ///
     /// # Errors
     /// The errors of [`Values::put_inst`].
@@ -103,11 +103,11 @@ impl<'a> Values<'a> {
         self.push_events(None, queue)
     }
 
-    /// Puts the events that the client has not read yet, for an instance. When the client does not want the instance,
-    /// its events stay unread.
+    /// Puts the events that the client has not read yet, for an instance. If the client does not request the instance,
+    /// the events stay unread.
     ///
     /// # Errors
-    /// `PM_ERR_INST` for a singular metric, `PM_ERR_TYPE` for a metric of another type than an event type.
+    /// `PM_ERR_INST` for a singular metric, `PM_ERR_TYPE` for a metric that does not have an event type.
     /// `PM_ERR_PERMISSION` for a client without access to the queue.
     pub fn put_inst_events(&mut self, inst: Inst, queue: &EventQueue) -> Result {
         if self.desc.indom.is_none() {
@@ -134,14 +134,14 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns whether the client wants an instance, so that an expensive value can be skipped.
+    /// Returns whether the client requests an instance, so that an expensive value can be skipped.
     #[inline]
     pub fn wants(&self, inst: Inst) -> bool {
         self.selection.includes(inst)
     }
 
-    /// Returns the instances that the client wants. [`Selection::named`] finds a few of a large domain without a walk
-    /// through all.
+    /// Returns the instances that the client requests. [`Selection::named`] finds a few instances of a large domain
+    /// without visiting all.
     pub fn selection(&self) -> Selection<'a> {
         self.selection
     }
@@ -162,7 +162,7 @@ impl<'a> Values<'a> {
         self.desc
     }
 
-    // Always inlined, so that a caller whose values are all of one type has the code for that type alone.
+    // Always inlined, so that a caller whose values all have one type gets code for that type alone.
     #[inline(always)]
     fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         match self.out.push(inst, self.desc.ty, value) {
@@ -181,7 +181,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Converts a value to the type of its metric. Only a double is rounded, since any float is an approximation.
+/// Converts a value to the type of its metric. Only a double may be rounded, because floats are approximations anyway.
 fn converted(value: Atom<'_>, to: Type) -> Result<Atom<'_>> {
     match value {
         Atom::Double(v) if to == Type::Float => {
@@ -195,7 +195,7 @@ fn converted(value: Atom<'_>, to: Type) -> Result<Atom<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pcp_pdu::profile::{Profile, State};
+    use pcp_pdu::profile::{Profile, ProfileState};
     use pcp_pdu::result::Changes;
     use pmapi::{Domain, InDom, Semantics, Serial, Units};
 
@@ -243,8 +243,8 @@ mod tests {
             units: Units::NONE,
         };
         let some = [19, 3, 7, 3, 1000].map(Inst::new);
-        let mut profiles = vec![Profile::default(), Profile::new(State::Exclude)];
-        for state in [State::Include, State::Exclude] {
+        let mut profiles = vec![Profile::default(), Profile::new(ProfileState::Exclude)];
+        for state in [ProfileState::Include, ProfileState::Exclude] {
             let mut profile = Profile::default();
             profile.set(indom, state, &some);
             profiles.push(profile);

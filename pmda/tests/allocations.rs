@@ -9,7 +9,7 @@ use allocation_counter::measure;
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
 use pcp_pdu::names::{self, Node};
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::{Frames, Header};
 use pmapi::{Config, Domain, InDom, Inst, Item, PmId};
 use pmda::Engine;
@@ -26,8 +26,8 @@ fn steady_requests_allocate_nothing() {
         .chain([zoo::FAILING, Item::new(9, 9), zoo::PARTLY, zoo::GUEST, zoo::GUESTS])
         .map(|item| Some(pmid(item)))
         .collect();
-    let mut profile = Profile::new(State::Exclude);
-    profile.set(indom, State::Exclude, &[1, 5, 9].map(Inst::new));
+    let mut profile = Profile::new(ProfileState::Exclude);
+    profile.set(indom, ProfileState::Exclude, &[1, 5, 9].map(Inst::new));
 
     let mut requests: Vec<(&str, Vec<u8>)> = Vec::new();
     let mut add = |name, encode: &dyn Fn(&mut Vec<u8>) -> pmapi::Result| {

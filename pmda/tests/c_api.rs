@@ -1,4 +1,4 @@
-//! The table in `c_api.md` has all names of C's `pmda.h`, and no others.
+//! Checks that the table in `c_api.md` has all names of C's `pmda.h`, and no others.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -6,25 +6,9 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use testkit::Pcp;
+use testkit::c_api::{self, words};
 
 const TABLE: &str = include_str!("../src/c_api.md");
-
-/// Returns all names between back quotes in the first column.
-fn explained() -> BTreeSet<String> {
-    let rows = TABLE.lines().filter_map(|line| line.strip_prefix("| "));
-    let quoted = rows.filter_map(|row| row.split(" | ").next()).flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    quoted.map(str::to_owned).collect()
-}
-
-fn without_comments(header: &str) -> String {
-    let mut parts = header.split("/*");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + part.split_once("*/").unwrap().1)
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
-}
 
 /// Returns the names of the fields in a structure's body: the last word before each end, without arguments.
 fn fields(body: &str) -> Vec<String> {
@@ -38,12 +22,12 @@ fn fields(body: &str) -> Vec<String> {
 
 /// Returns the names that a header declares: functions, types, macros, and the fields of structures.
 fn declared(header: &str) -> BTreeSet<String> {
-    let text = without_comments(header).replace("\\\n", " ");
+    let text = c_api::without_comments(header).replace("\\\n", " ");
     let ours = |word: &&str| {
         let word = word.trim_start_matches('_');
         word.starts_with("pmda") || word.starts_with("PMDA") || word == "pmDSO"
     };
-    // These are macros of conditions, and a word in a text.
+    // These are macros for conditional compilation, and a word in a text.
     let guards = ["PMDA_H", "PMDA_INTERNAL", "PMDA"];
     let mut names: BTreeSet<String> =
         words(&text).filter(ours).filter(|word| !guards.contains(word)).map(str::to_owned).collect();
@@ -67,23 +51,14 @@ fn declared(header: &str) -> BTreeSet<String> {
 fn everything_of_the_header_is_explained() {
     let header = Pcp::required().path("PCP_INC_DIR").join("pmda.h");
     let declared = declared(&fs::read_to_string(header).unwrap());
-    let explained = explained();
     assert!(declared.len() > 250, "{declared:?}");
-    let missing: Vec<_> = declared.difference(&explained).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-    // All other names in the table are those of newer versions.
     let newer = ["PMDA_CACHE_WRITE", "PMDA_UNITS", "PMDA_EXTRAUNITS", "pmdaSortInstances"];
     let newer = |name: &str| newer.contains(&name) || (name.starts_with("pmda") && name.contains("Result"));
-    let unknown: Vec<_> = explained.difference(&declared).filter(|name| !newer(name)).collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
+    c_api::compare(&declared, &c_api::explained::<2>(TABLE), newer);
 }
 
 #[test]
 fn every_row_says_what_stands_for_it() {
-    let rows: Vec<&str> = TABLE.lines().filter(|line| line.starts_with("| ") && *line != "| C | here |").collect();
+    let rows = c_api::rows::<2>(TABLE);
     assert!(rows.len() > 80, "{}", rows.len());
-    for row in rows {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        assert!(cells.len() == 2 && cells.iter().all(|cell| !cell.is_empty()), "{row}");
-    }
 }

@@ -14,7 +14,7 @@ use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject
 use pcp_pdu::handshake::{Attribute, Features};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use pmda::{Agent, Engine, Session};
@@ -64,7 +64,7 @@ fn over_a_socket() {
     assert!(collector.as_client(3).attribute(Attribute::USERID, "1000").unwrap());
     assert!(collector.end_client().unwrap());
     drop(collector);
-    // The end of file ends the session, after everything has arrived in order.
+    // The end of file ends the session after everything has arrived in order.
     let told = agent.join().unwrap();
     assert_eq!(told[told.len() - 2..], ["3: UserId(1000), uid Some(1000)", "close 3"]);
 }
@@ -207,8 +207,8 @@ fn errors_stay_with_their_metric(agent: &mut Collector<impl Channel>) {
 
 fn profiles(agent: &mut Collector<impl Channel>) {
     let mut profile = Profile::default();
-    profile.set(indom(CACHED), State::Exclude, &[8, 2, 4, 99].map(Inst::new));
-    profile.set(indom(FIXED), State::Include, &[Inst::new(5)]);
+    profile.set(indom(CACHED), ProfileState::Exclude, &[8, 2, 4, 99].map(Inst::new));
+    profile.set(indom(FIXED), ProfileState::Include, &[Inst::new(5)]);
     agent.set_profile(profile);
     let insts = |agent: &mut Collector<_>, item| -> Vec<u32> {
         let values = agent.values(pmid(item)).unwrap();
@@ -218,10 +218,10 @@ fn profiles(agent: &mut Collector<impl Channel>) {
     assert_eq!(insts(agent, Item::new(1, 3)), [2, 8]);
     assert_eq!(insts(agent, MANY), [2, 8]);
     assert_eq!(insts(agent, LEVEL), [3]);
-    // The only selected instance has no value, so that its error is seen.
+    // The only selected instance has no value, so its error is returned.
     let fetched = agent.fetch(&[pmid(PARTLY)]).unwrap();
     assert_eq!(fetched.sets().next().unwrap().error, Some(Error::VALUE));
-    agent.set_profile(Profile::new(State::Exclude));
+    agent.set_profile(Profile::new(ProfileState::Exclude));
     // An instance outside of the profile does not fail either.
     let fetched = agent.fetch(&[LEVEL, STORED, PARTLY].map(pmid)).unwrap();
     assert!(fetched.sets().map(|set| (set.error, set.len())).eq([(None, 0), (None, 1), (None, 0)]));
@@ -283,7 +283,7 @@ fn labels(agent: &mut Collector<impl Channel>) {
     assert_eq!(sets, [(inst(3), Ok(r#"{"n":3}"#.to_owned())), (inst(5), Err(Error::AGAIN))]);
     assert_eq!(json(LabelTarget::Instances(Some(indom(CACHED)))).len(), 9);
     let mut profile = Profile::default();
-    profile.set(indom(CACHED), State::Exclude, &[Inst::new(2), Inst::new(4)]);
+    profile.set(indom(CACHED), ProfileState::Exclude, &[Inst::new(2), Inst::new(4)]);
     agent.set_profile(profile);
     // The profile is sent with the next fetch.
     agent.fetch(&[pmid(LEVEL)]).unwrap();

@@ -1,4 +1,4 @@
-//! Bytes that no pmcd sends. The agent never panics, never uses memory out of proportion, and has the outcome that
+//! Bytes that no pmcd sends. The agent never panics, never uses a disproportionate amount of memory, and reacts as
 //! `libpcp_pmda` intends: an error PDU, nothing, or the end of the session.
 
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -1,5 +1,5 @@
 //! Every invalid PDU, and every metric without a value, leaves a line in the log, which names the client as its source.
-//! The test has a program of its own, because tracing decides for the whole process whether to record an event.
+//! The test is a separate program, because tracing decides for the whole process whether to record an event.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -126,7 +126,8 @@ fn a_mistake_in_a_dynamic_metric_changes_nothing() {
     dynamic.insert(&metric("dynamic.files2", 1)).unwrap();
 }
 
-/// An agent with a declared metric below a dynamic name, or a dynamic metric with the item of a declared one.
+/// An agent with conflicting declarations: a declared metric below a dynamic name, or a dynamic metric with the item of
+/// a declared one.
 struct Mixed {
     dynamic: Dynamic,
 }

@@ -1,5 +1,5 @@
-//! A panic in the fetch of one metric costs the other metrics nothing, and log lines name the metric. The test has a
-//! program of its own, because tracing decides for the whole process whether to record an event.
+//! A panic in the fetch of one metric does not affect other metrics, and log lines name the metric. The test is a
+//! separate program, because tracing decides for the whole process whether to record an event.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -116,7 +116,7 @@ fn other_metrics_have_their_values() {
     let items = [FIRST, PARTLY, PANICS, GUEST, LAST, FIRST, PANICS, Item::new(9, 9), PARTLY];
     let expected = [good, panicked, panicked, panicked, good, good, panicked, (Some(Error::PMID), 0), panicked];
     assert_eq!(fetch(&items), expected);
-    // A fetch of more metrics than one plan has.
+    // A fetch of more metrics than a plan can have.
     let many: Vec<Item> = (0..2500).map(|i| if i % 500 == 499 { PANICS } else { FIRST }).collect();
     let sets = fetch(&many);
     assert!(sets.chunks(500).all(|sets| sets[..499].iter().all(|set| *set == good) && sets[499] == panicked));

@@ -1,4 +1,4 @@
-//! The subject of a request that an agent gets before it answers.
+//! Subjects of requests, which an agent gets before the request is answered.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -173,7 +173,7 @@ fn a_request_about_names_never_makes_pmcd_wait() {
     let input = OwnedFd::from(theirs.try_clone().unwrap());
     let mut pmcd = Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap();
     for _ in 0..3 {
-        // pmcd would take the notification that the agent is ready again for the next answer.
+        // pmcd would mistake the notification that the agent is ready again for the next answer.
         let refused = pmcd.children("fickle").unwrap_err();
         assert!(matches!(refused, collector::Error::Agent(Error::AGAIN)), "{refused}");
         assert!(pmcd.fetch(&[PmId::new(pmapi::Domain::new(402).unwrap(), DECLARED)]).is_ok());

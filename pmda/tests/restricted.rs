@@ -33,7 +33,7 @@ fn stores(agent: &mut Collector<impl Channel>, client: i32, uid: Option<u32>) ->
     }
 }
 
-/// Checks that administrators may store and others may not. `unknown` says whether a client without a known user may.
+/// Checks that administrators may store and others may not. `unknown` is whether a client without a known user may.
 fn rule(agent: &mut Collector<impl Channel>, unknown: bool) {
     assert_eq!(stores(agent, 1, None), unknown);
     assert!(stores(agent, 2, Some(0)));
@@ -49,7 +49,7 @@ fn rule(agent: &mut Collector<impl Channel>, unknown: bool) {
 }
 
 /// Checks that the attributes of a client do not apply to the next one with the same number, even if pmcd has not
-/// reported the end of the first: it does not while the agent is busy or not ready.
+/// reported the end of the first, which happens while the agent is busy or not ready.
 fn attributes_arrive_together(agent: &mut Collector<impl Channel>, unknown: bool) {
     use Attribute as A;
     let may_store = |agent: &mut Collector<_>, series: &[(i32, Attribute, &str)]| {
@@ -111,7 +111,7 @@ fn an_option_and_the_environment_open_it_to_all() {
     assert!(!stores(&mut Launch::pipe(closed).start().unwrap(), 1, None));
 }
 
-/// dbpmda(1) answers the version exchange without the flag that pmcd returns.
+/// dbpmda(1) answers the version exchange without the flag that pmcd returns, so the agent trusts it.
 #[test]
 fn a_collector_that_tells_of_no_clients_is_the_client() {
     let (ours, theirs) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! An agent that waits for sources besides pmcd: a slow source, a socket of its own, and a time.
+//! An agent that waits for sources besides pmcd: a slow source, its own socket, and a time.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -28,7 +28,7 @@ const PANICS: Item = Item::new(0, 3);
 #[derive(Debug)]
 struct Waiting {
     source: Background<u32>,
-    /// pmcd has to wait for the first snapshot.
+    /// Whether pmcd has to wait for the first snapshot.
     waits: bool,
     listener: UnixListener,
     peers: Vec<BufReader<UnixStream>>,
@@ -186,7 +186,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     agent
         .send_raw(|out, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
         .unwrap();
-    // A request that arrives meanwhile is not answered yet.
+    // A request that arrives in the meantime is not answered yet.
     agent.send_raw(|out, from| DescReq { pmid: Some(pmid(LINES)) }.encode(out, from)).unwrap();
     let mut peer = BufReader::new(UnixStream::connect(dir.path().join("socket")).unwrap());
     for _ in 0..100 {
@@ -197,7 +197,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     }
     let (_, answer) = agent.receive_raw().unwrap();
     let Pdu::Result(result) = answer else { panic!("{answer:?}") };
-    // The values are those of the time of the request.
+    // The values are from the time of the request.
     assert!(result.sets().all(|set| set.values().all(|(_, raw)| raw.atom(Type::U32) == Ok(Atom::U32(0)))));
     assert_eq!(result.sets().count(), many.len());
     let (_, answer) = agent.receive_raw().unwrap();

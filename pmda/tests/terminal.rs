@@ -1,4 +1,4 @@
-//! An agent that a person starts in a terminal says what it is, and writes no PDU there.
+//! An agent that a user starts in a terminal explains what it is, and writes no PDU.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ fn an_agent_on_a_terminal_says_what_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let agent = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/zoo");
     assert!(agent.exists(), "{}: cargo build --examples makes it", agent.display());
-    // script(1) gives the command a terminal. One of input and output is enough.
+    // script(1) gives the command a terminal. If either input or output is a terminal, that is enough.
     for line in ["exec \"$AGENT\"", "exec \"$AGENT\" </dev/null", "\"$AGENT\" | cat", "exec \"$AGENT\" -d 7 -p"] {
         let mut script = Command::new("script");
         script.args(["-qec", line, "/dev/null"]).env("AGENT", &agent).current_dir(dir.path()).stdin(Stdio::null());

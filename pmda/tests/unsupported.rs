@@ -1,4 +1,4 @@
-//! Metrics without support answer with an error, or with no values if the agent says so.
+//! Metrics without support answer with an error, or without values if the agent declares that.
 
 #![allow(clippy::unwrap_used)]
 

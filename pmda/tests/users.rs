@@ -54,7 +54,7 @@ fn an_agent_becomes_another_user() {
     }
 }
 
-/// Root cannot change to PCP's user here, but has already changed to its group.
+/// Root cannot change to PCP's user in this test, although it has already changed to that user's group.
 #[test]
 fn an_agent_that_cannot_become_pcps_user_ends() {
     let has_pcp = nix::unistd::User::from_name("pcp").unwrap().is_some() && pmapi::Config::path().exists();

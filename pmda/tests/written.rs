@@ -1,4 +1,4 @@
-//! The directory that an agent writes has the shared object that Cargo has left beside the binary.
+//! The directory that an agent writes contains the shared object that Cargo has built beside the binary.
 
 #![allow(clippy::unwrap_used)]
 

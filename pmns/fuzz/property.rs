@@ -1,4 +1,4 @@
-//! What holds for every name space. The fuzz target `load` and the stage `texts` of `qa/campaign` share it.
+//! Properties of every name space. The fuzz target `load` and the stage `texts` of `qa/campaign` share it.
 
 use std::error::Error;
 use std::io;
@@ -23,8 +23,8 @@ fn names(tree: &Tree) -> Vec<(String, Option<pmapi::PmId>)> {
     tree.root().leaves().map(|leaf| (leaf.path(), leaf.pmid())).collect()
 }
 
-/// Loads a name space that can include itself. One that loads survives being written and loaded again, and each of its
-/// names can be looked up and removed.
+/// Loads a name space that can include itself. If the name space loads, it must survive being written and loaded again,
+/// and each of its names can be looked up and removed.
 pub(crate) fn check(text: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut tree = match Loader::from_files(&Mirror(text)).parse(text, Path::new("in")) {
         Ok(tree) => tree,

@@ -56,7 +56,7 @@ pub(crate) enum Pass {
     Preprocess(Option<String>),
     /// The scanner or parser, with the line after preprocessing and the byte where the token begins.
     Parse { line: String, token: usize },
-    /// The end of a block, for a name that the block has twice.
+    /// The end of a block, for a name that occurs twice in the block.
     Duplicate,
     /// Assembly of the blocks into a tree.
     Assemble,

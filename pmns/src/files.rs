@@ -11,8 +11,8 @@ pub trait Files {
     ///
     /// # Errors
     ///
-    /// Any error of reading it. For the first file it becomes [`Error::Open`](crate::Error::Open). For an included file the loader tries
-    /// the next directory.
+    /// Any error of reading it. For the first file it becomes [`Error::Open`](crate::Error::Open). For an included file
+    /// the loader tries the next directory.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// Runs the command of a `#shell` line and returns its standard output.
@@ -29,7 +29,7 @@ pub struct FileSystem;
 
 impl Files for FileSystem {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // pmcpp ignores everything but regular files and character devices. Reading a FIFO could block for ever.
+        // pmcpp ignores everything but regular files and character devices. Reading a FIFO could block forever.
         let kind = std::fs::metadata(path)?.file_type();
         if !kind.is_file() && !kind.is_char_device() {
             const ENOENT: i32 = 2;

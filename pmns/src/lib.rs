@@ -39,13 +39,13 @@ pub fn dynamic_root(domain: Domain) -> PmId {
     PmId::new(Domain::DYNAMIC, Item::new(domain.get(), 0))
 }
 
-/// Whether PMNS(5) allows `name`: components separated by dots, each of them an ASCII letter followed by letters,
-/// digits and underscores.
+/// Returns whether PMNS(5) allows `name`: components separated by dots, each of them an ASCII letter followed by
+/// letters, digits and underscores.
 pub fn is_name(name: &str) -> bool {
     name.split('.').all(is_component)
 }
 
-/// Whether `name` can be a dynamic name, which an agent reports.
+/// Returns whether `name` can be a dynamic name, which an agent reports.
 ///
 /// The components consist of ASCII letters, digits and underscores, and the first one begins with a letter. libpcp and
 /// PCP's tools accept such names from agents. Names in files must satisfy [`is_name`], which is stricter.
@@ -59,7 +59,7 @@ fn is_component(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Whether `pmid` is a root of dynamic names. The file format also has such a root for domain 0, which
+/// Returns whether `pmid` is a root of dynamic names. The file format also has such a root for domain 0, which
 /// [`PmId::dynamic_root`] does not report.
 fn is_dynamic_root(pmid: PmId) -> bool {
     pmid.domain().get() == Domain::DYNAMIC.get() && pmid.item().item() == 0

@@ -1,4 +1,4 @@
-//! The loader.
+//! Loading of name spaces from files.
 
 use crate::cpp::Preprocessor;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// the directory of the first file, then relative to each [`Loader::include_dir`].
 ///
 /// Loading stops at the first problem. Exceeding one of these limits is a problem, too: 4,096 bytes in a line after
-/// macro substitution, 5 files open at a time, 1,000 files included in all.
+/// macro substitution, 5 files open at a time, 1,000 included files in total.
 pub struct Loader<'a> {
     files: &'a dyn Files,
     include_dirs: Vec<PathBuf>,
@@ -44,7 +44,8 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// Refuses two names of one PMID, which are no problem by default. Roots of dynamic names never are.
+    /// Refuses two names with the same PMID, which are allowed by default. Roots of dynamic names may always have
+    /// several names.
     pub fn unique_pmids(mut self) -> Self {
         self.unique = true;
         self

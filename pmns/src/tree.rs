@@ -37,7 +37,7 @@ pub struct Tree {
     /// Every node except the root, by parent and name.
     by_name: HashTable<Id>,
     hasher: DefaultHashBuilder,
-    /// Leaves sorted by PMID, those of one PMID in traversal order. Built at the first use after a change.
+    /// Leaves sorted by PMID. Leaves with the same PMID are in traversal order. Built at the first use after a change.
     by_pmid: OnceLock<Box<[(PmId, Id)]>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Id(NonZeroU32);
 impl Id {
     pub(crate) const ROOT: Id = Id(NonZeroU32::MIN);
 
-    /// The identifier of the node that is added behind `nodes` others.
+    /// Returns the identifier of the node that is added after `nodes` others.
     fn after(nodes: usize) -> Id {
         Id(Id::ROOT.0.saturating_add(u32::try_from(nodes).unwrap_or(u32::MAX)))
     }
@@ -83,7 +83,7 @@ pub enum InsertError {
     #[error("{0:?} is not the name of a metric")]
     Name(String),
     /// The name already has another PMID, or is an inner node.
-    #[error("{name} is {}, not {new}", match present { Some(pmid) => pmid.to_string(), None => "an inner node".into() })]
+    #[error("{name} is already {}, so it cannot be {new}", match present { Some(pmid) => pmid.to_string(), None => "an inner node".into() })]
     Pmid {
         /// The whole name.
         name: String,
@@ -133,7 +133,7 @@ impl Tree {
 
     /// Adds a metric after its siblings, and the inner nodes that lead to it.
     ///
-    /// A name that is already present with the same PMID stays as it is. Several names may have one PMID.
+    /// A name that is already present with the same PMID is kept unchanged. Several names may have the same PMID.
     ///
     /// # Errors
     ///
@@ -198,7 +198,8 @@ impl Tree {
 
     /// Returns the PMID of a metric, as pmLookupName(3) does.
     ///
-    /// Every name below a root of dynamic names has the PMID of that root: only the agent knows the metric's own.
+    /// Every name below a root of dynamic names has the PMID of that root: only the agent knows the PMID of the metric
+    /// itself.
     ///
     /// # Errors
     ///
@@ -236,7 +237,7 @@ impl Tree {
         self.nodes(pmid).rev().map(|node| node.path())
     }
 
-    /// Removes a name, everything below it, and the inner nodes above it that have no children any more.
+    /// Removes a name, everything below it, and inner nodes above it that have no other children.
     ///
     /// Returns false when the name does not exist, or is empty: the root cannot be removed.
     pub fn remove(&mut self, name: &str) -> bool {

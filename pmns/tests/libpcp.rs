@@ -13,11 +13,7 @@ const PMNS_DIR: &str = "/var/lib/pcp/pmns";
 
 /// Compiles `tests/support/oracle.c` and returns the program's path.
 fn oracle(dir: &Path) -> PathBuf {
-    let program = dir.join("oracle");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oracle.c");
-    let gcc = Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpcp"]).status().unwrap();
-    assert!(gcc.success());
-    program
+    testkit::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oracle.c"), dir, &["-lpcp"])
 }
 
 /// Returns the text that `oracle dump` prints for the same name space.
@@ -83,7 +79,7 @@ fn installed_name_spaces() {
     assert!(lookups > 10_000, "only {lookups} lookups compared");
 }
 
-/// Random texts: libpcp loads the same ones as this crate, and reports the same problems for the others.
+/// For random texts, libpcp and this crate load the same name spaces, or report the same problems.
 #[test]
 #[ignore = "needs PCP"]
 fn random_name_spaces() {
@@ -218,8 +214,8 @@ fn random_name_spaces() {
     assert!(loaded.get() > 20, "only {} are valid", loaded.get());
 }
 
-/// Whether only this crate reports the problem. libpcp accepts a path at the end of a text as an empty block, and does
-/// not search for duplicate names in a last block without `}`.
+/// Returns whether only this crate reports the problem. libpcp accepts a path at the end of a text as an empty block,
+/// and does not search for duplicate names in a last block without `}`.
 fn is_ours_alone(reason: &str, said: &str) -> bool {
     ["{ expected", "Duplicate name"].iter().any(|ours| reason.starts_with(ours) && !said.contains(ours))
 }

@@ -77,7 +77,7 @@ fn included_files() {
         ("std/more", "/* nothing */"),
     ]);
     let loader = Loader::from_files(&files).include_dir("std");
-    // The path as it is comes before the one relative to the directory of the first file.
+    // The unmodified path is tried before the path relative to the directory of the first file.
     let error = loader.load(Path::new("dir/in")).unwrap_err();
     assert_eq!(error.to_string(), "names:1:9: Expected NAME, PMID or }");
     let mut files = files;

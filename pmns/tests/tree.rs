@@ -121,7 +121,10 @@ fn merging_keeps_what_is_there() {
         ("last", pmid(1, 1, 6)),
     ]);
     let left_out: Vec<_> = names.merge(&other).iter().map(ToString::to_string).collect();
-    assert_eq!(left_out, ["a.b is 1.1.1, not 2.2.2", "c.d would be below c, which is a metric (1.1.2)"]);
+    assert_eq!(
+        left_out,
+        ["a.b is already 1.1.1, so it cannot be 2.2.2", "c.d would be below c, which is a metric (1.1.2)"]
+    );
     // Metrics directly below a node come before deeper ones, as with pmnsmerge.
     let tops: Vec<_> = names.root().children().map(|node| node.name()).collect();
     assert_eq!(tops, ["a", "c", "last", "new"]);

@@ -131,8 +131,8 @@ impl Agent {
 
 /// Returns a port that no process uses at this moment.
 ///
-/// It is outside the range from which the kernel takes the ports of connections and of listeners without a number, and each
-/// test program begins at another one. So it is still free when it is used.
+/// The port is outside the range from which the kernel chooses ports itself, and each test program begins its search at
+/// another number. So it is still free when it is used.
 ///
 /// # Panics
 /// When no port is free.

@@ -10,11 +10,11 @@ use std::thread::{self, JoinHandle};
 /// The attacking user, `nobody` on every Linux.
 const USER: u32 = 65534;
 
-/// Swaps names of a directory for symbolic links to a file outside of it, again and again, until dropped. A program
-/// that follows a link writes to that file, or changes its mode or owner.
+/// Swaps names of a directory for symbolic links to a file outside of it, repeatedly, until dropped. A program that
+/// follows a link writes to that file, or changes its mode or owner.
 ///
-/// When root runs the test, directory and links belong to user nobody. Everything is in temporary directories, so that
-/// a program that follows a link does no harm.
+/// When root runs the test, directory and links belong to user nobody. Everything is in temporary directories, so a
+/// program that follows a link causes no damage.
 #[derive(Debug)]
 pub struct Attacker {
     dir: tempfile::TempDir,

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::output::run;
 use crate::{Agent, Pcp, one_word};
 
-/// A C agent in a directory of its own under `target`, with help text compiled by PCP's newhelp.
+/// A C agent in a separate directory under `target`, with help text compiled by PCP's newhelp.
 ///
 /// It is compiled once and kept. It changes to the user `pcp` when it starts, so that only root can run it. PCP's C
 /// agents look for `$PCP_PMDAS_DIR/NAME/help` and their configuration beside it. Therefore the test must set that
@@ -44,7 +44,7 @@ impl CAgent {
             let work = tempfile::Builder::new().prefix(".build").tempdir_in(&pmdas).expect("a directory under target");
             let new = work.path().join(name);
             make(pcp, name, &new);
-            // Another test may have been faster, with the same result.
+            // Another test may have been faster, with an equal result.
             if let Err(error) = fs::rename(&new, &dir) {
                 assert!(dir.exists(), "{}: {error}", dir.display());
             }

@@ -21,7 +21,7 @@ impl Child {
     /// # Panics
     /// When the process cannot be forked.
     pub fn new(work: impl FnOnce()) -> Child {
-        // SAFETY: as the documentation demands, the child depends on no other thread.
+        // SAFETY: as the documentation requires, the child depends on no other thread.
         match unsafe { fork() }.unwrap() {
             ForkResult::Child => {
                 let good = catch_unwind(AssertUnwindSafe(work)).is_ok();
@@ -76,8 +76,8 @@ pub fn as_process_1(mut work: impl FnMut()) {
         }));
         isize::from(good.is_err())
     });
-    // SAFETY: the stack is large enough, and the child exits when the closure returns. As for `Child::new`, it depends on
-    // no other thread.
+    // SAFETY: the stack is large enough, and the child exits when the closure returns. As for `Child::new`, it depends
+    // on no other thread.
     let child = unsafe { clone(run, &mut stack, CloneFlags::CLONE_NEWPID, Some(Signal::SIGCHLD as i32)) }.unwrap();
     assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
 }

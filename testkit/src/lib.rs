@@ -14,32 +14,39 @@
 //! assert!(pmcd.run("pminfo", ["-f", "simple.numfetch"]).ok().contains("value 1"));
 //! ```
 //!
-//! Some parts need no PCP: [`Child`] is a forked process, and [`logged`] returns what code under test logs.
+//! Some parts need no PCP: [`Child`] is a forked process, [`Taken`] are files of a program at descriptors of libraries, and [`logged`] returns what code under test logs.
 //!
 //! A failure is a panic with the tool's output or the log, because the callers are tests.
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
 
+mod acl;
 mod agent;
 mod attacker;
 mod c_agent;
+pub mod c_api;
 mod child;
+mod descriptors;
 mod log;
 mod name_space;
 mod output;
 mod pcp;
 mod pmcd;
+mod program;
 mod words;
 
+pub use acl::let_user_write;
 pub use agent::{Agent, free_port};
 pub use attacker::Attacker;
 pub use c_agent::{CAgent, built};
 pub use child::Child;
 #[cfg(target_os = "linux")]
 pub use child::as_process_1;
+pub use descriptors::Taken;
 pub use log::logged;
 pub use name_space::NameSpace;
 pub use output::{Output, normalise, without_usage_words};
-pub use pcp::{Missing, Pcp, agents_with};
+pub use pcp::{Missing, Pcp, Version, agents_with};
 pub use pmcd::{Builder, Pmcd, wait_for};
+pub use program::{answers, compile};
 pub use words::one_word;

@@ -77,8 +77,8 @@ pub fn normalise(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
 }
 
-/// Returns the output of a command without the words of its usage message, which are our own: of that only the options
-/// stay.
+/// Returns the output of a command without the words of its usage message, which are our own. Only the options of that
+/// message are kept.
 pub fn without_usage_words(text: &str) -> String {
     let Some((before, usage)) = text.split_once("Usage:") else { return text.to_owned() };
     let options = usage.lines().filter_map(|line| {

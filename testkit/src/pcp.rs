@@ -22,6 +22,10 @@ impl std::fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
+/// Version of PCP: major, minor and revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32, pub u32);
+
 /// The installed PCP.
 #[derive(Debug, Clone)]
 pub struct Pcp {
@@ -69,6 +73,31 @@ impl Pcp {
     #[track_caller]
     pub fn config(&self, name: &str) -> &str {
         self.config.get(name).unwrap_or_else(|| panic!("pcp.conf has no {name}"))
+    }
+
+    /// Returns the version of PCP in `pcp.conf`. `docs/versions.md` lists differences between versions, and the tests
+    /// that depend on them.
+    ///
+    /// # Panics
+    /// When `pcp.conf` has no version of three numbers.
+    #[track_caller]
+    pub fn version(&self) -> Version {
+        let text = self.config("PCP_VERSION");
+        let numbers: Vec<u32> = text.split('.').filter_map(|number| number.parse().ok()).collect();
+        let [major, minor, revision] = numbers[..] else { panic!("PCP_VERSION is {text}") };
+        Version(major, minor, revision)
+    }
+
+    /// Returns whether PCP's Python modules are of this version. `qa/newer` replaces libpcp, and not these.
+    ///
+    /// # Panics
+    /// When `/usr/bin/python3` cannot be started.
+    #[track_caller]
+    pub fn has_python(&self) -> bool {
+        let load = Command::new("/usr/bin/python3").args(["-c", "import pcp.pmapi"]).output();
+        let loaded = load.unwrap_or_else(|error| panic!("/usr/bin/python3: {error}"));
+        assert!(loaded.status.success() || self.version() >= Version(7, 0, 0), "PCP's Python module pmapi is missing");
+        loaded.status.success()
     }
 
     /// Returns a directory or file that `pcp.conf` names, such as `PCP_PMDAS_DIR`.
@@ -139,8 +168,8 @@ impl Pcp {
     /// Runs a session of PCP's dbpmda: `open pipe` with the agent's command line, then the lines of `script`, each
     /// echoed.
     ///
-    /// `pmns` is a root name space such as [`CAgent::root`](crate::CAgent::root), and `pmdas_dir` is where C agents look for their help
-    /// text.
+    /// `pmns` is a root name space such as [`CAgent::root`](crate::CAgent::root), and `pmdas_dir` is where C agents
+    /// look for their help text.
     ///
     /// # Panics
     /// When coreutils' `timeout` cannot be started.

@@ -1,4 +1,4 @@
-//! Paths as single words: pmcd's configuration and dbpmda's commands have no quotes for spaces.
+//! Paths as single words: pmcd's configuration and dbpmda's commands have no quoting for spaces.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,7 @@ use nix::unistd::getuid;
 /// Returns a path of the same file without white space: the path itself, or one through a symbolic link to the file's
 /// directory.
 ///
-/// The link is in the directory for temporary files. It stays there, and the next test of the same file uses it again.
+/// The link is in the directory for temporary files. It is not removed, and the next test of the same file reuses it.
 ///
 /// # Panics
 /// When the link cannot be created, or another user has made one of this name.
@@ -29,7 +29,7 @@ pub fn one_word(path: impl AsRef<Path>) -> PathBuf {
     if let Err(error) = symlink(dir, &link) {
         assert!(error.kind() == ErrorKind::AlreadyExists, "{}: {error}", link.display());
     }
-    // Another user could have made a link to programs of its own.
+    // Another user could have created a link to other programs.
     let owner = fs::symlink_metadata(&link).expect("the link").uid();
     assert!(owner == getuid().as_raw(), "{} belongs to user {owner}", link.display());
     assert_eq!(fs::read_link(&link).ok().as_deref(), Some(dir), "{}", link.display());

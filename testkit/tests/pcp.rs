@@ -75,7 +75,7 @@ fn an_agent_is_killed_and_pmcd_restarted() {
     let mut pmcd = pcp.pmcd().pmdas_dir(simple.pmdas_dir()).agent(simple.agent()).start();
     let first = pmcd.agent_pid("simple").unwrap();
     pmcd.kill_agent("simple");
-    // The request that finds the agent dead fails, and makes pmcd restart it.
+    // The next request fails because the agent is dead, and makes pmcd restart it.
     let text = pmcd.run("pmprobe", ["-v", "simple.numfetch"]).text;
     assert!(text.starts_with("simple.numfetch -"), "{text}");
     assert!(pmcd.run("pmprobe", ["-v", "simple.numfetch"]).ok().starts_with("simple.numfetch 1 "));

@@ -5,6 +5,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 pub use pmapi::debug::Debug;
 use pmapi::debug::UnknownOption;
+use pmapi::escape;
 use std::process::ExitCode;
 
 /// Parses the argument of `-D`, a list of debugging options (pmSetDebug(3)).
@@ -17,6 +18,11 @@ pub fn debug(spec: &str) -> Result<Debug, UnknownOption> {
 }
 
 impl Program {
+    /// Prints name and version of the command.
+    pub fn print_version(&self) {
+        escape::print(format_args!("{} {}\n", self.name(), pmapi::build::version(env!("CARGO_PKG_VERSION"))));
+    }
+
     /// Parses the arguments of the process. `--version` as the only argument prints the version and ends the process.
     /// PCP's commands refuse it, or have another option of this name that needs an argument.
     ///
@@ -26,7 +32,7 @@ impl Program {
     /// are then on stderr.
     pub fn args<T: Parser>(&self) -> Result<T, ExitCode> {
         if std::env::args_os().skip(1).eq(["--version"]) {
-            println!("{} {}", self.name(), pmapi::build::version(env!("CARGO_PKG_VERSION")));
+            self.print_version();
             std::process::exit(0);
         }
         T::try_parse().map_err(|e| {

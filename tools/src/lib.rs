@@ -1,7 +1,8 @@
-//! Common code of the commands pmnsmerge, pmnsadd, pmnsdel, newhelp and chkhelp: options, messages and exit codes that match
-//! those of PCP's commands.
+//! Common code of the commands pmnsmerge, pmnsadd, pmnsdel, newhelp, chkhelp and pmgenmap: options, messages and exit
+//! codes that match those of PCP's commands.
 
 mod args;
+pub mod genmap;
 mod merge;
 mod update;
 pub mod usage;
@@ -10,10 +11,9 @@ pub use args::{Debug, debug};
 pub use merge::{Order, merge};
 pub use update::{Update, ignore_signals};
 
-use pmapi::{Config, escape::Output};
+use pmapi::{Config, escape};
 use pmns::{Error, Loader, Tree};
-use std::fmt::{Arguments, Display};
-use std::io::{self, Write as _};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -57,7 +57,7 @@ impl Program {
 
     /// Prints `NAME: message` to stderr.
     pub fn say(&self, message: impl Display) {
-        print(format_args!("{}: {message}\n", self.name));
+        escape::eprint(format_args!("{}: {message}\n", self.name));
     }
 
     /// Prints `NAME: message` to stderr and returns the exit code of a failure.
@@ -68,7 +68,7 @@ impl Program {
 
     /// Prints the usage text to stderr and returns the exit code of a failure.
     pub fn usage(&self) -> ExitCode {
-        eprint!("{}", self.usage);
+        escape::eprint(self.usage);
         self.failure()
     }
 
@@ -116,11 +116,11 @@ impl Program {
     }
 
     fn not_loaded(&self, error: Error, path: Option<&Path>, pmids: PmIds) -> ExitCode {
-        print(format_args!("{}", error.diagnostics()));
+        escape::eprint(format_args!("{}", error.diagnostics()));
         let path = path.map_or_else(|| "(null)".into(), |path| path.display().to_string());
         let dupok = i32::from(pmids == PmIds::Shared);
         let error = pmapi::Error::from(error);
-        print(format_args!("{}pmLoadASCIINameSpace({path}, {dupok}): {error}\n", self.load_prefix));
+        escape::eprint(format_args!("{}pmLoadASCIINameSpace({path}, {dupok}): {error}\n", self.load_prefix));
         self.failure()
     }
 }
@@ -145,7 +145,7 @@ pub fn default_name_space() -> PathBuf {
     }
 }
 
-/// Prints to stderr. On a terminal, control characters from files are escaped.
-fn print(text: Arguments<'_>) {
-    let _ = Output::to(io::stderr()).write_fmt(text);
-}
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -1,6 +1,7 @@
 //! Merging of files, for pmnsmerge and pmnsadd.
 
 use crate::Program;
+use pmapi::escape;
 use pmns::{InsertError, Tree};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ impl Order {
         // The sort is stable, and `None` sorts before every stamp.
         stamped.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (at, (stamp, file)) in stamped.iter().enumerate().filter(|_| verbosity > 1) {
-            println!("arg[{at}] {} _DATESTAMP={}", file.display(), stamp.as_deref().unwrap_or("(null)"));
+            let stamp = stamp.as_deref().unwrap_or("(null)");
+            escape::print(format_args!("arg[{at}] {} _DATESTAMP={stamp}\n", file.display()));
         }
         files.extend(stamped.into_iter().map(|(_, file)| file));
         Ok(())

@@ -61,7 +61,7 @@ impl<'a> Update<'a> {
         })
     }
 
-    /// Returns the path of the temporary file; that of the name space if no temporary file could be created.
+    /// Returns the path of the temporary file, or that of the name space if no temporary file could be created.
     pub fn path(&self) -> PathBuf {
         self.new.as_ref().map_or_else(|_| self.path.to_owned(), NewFile::path)
     }

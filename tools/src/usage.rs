@@ -58,3 +58,6 @@ Options:
 
 /// Usage message of `pmnsadd`.
 pub const PMNSADD: &str = "Usage: pmnsadd [-d] [-n namespace] file\n";
+
+/// Usage message of `pmgenmap`.
+pub const PMGENMAP: &str = "Usage: pmgenmap [infile]\n";

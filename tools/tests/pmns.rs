@@ -58,7 +58,8 @@ fn play_line(programs: Option<&Path>, dir: &Path, line: &str) -> String {
     command.args(words).current_dir(dir).env("PCP_DIR", "").env("PMNS_DEFAULT", "default").stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = |bytes| {
-        let text = testkit::without_usage_words(&String::from_utf8(bytes).unwrap());
+        // The usage of pmnsdel lists this option since PCP 7.
+        let text = testkit::without_usage_words(&String::from_utf8(bytes).unwrap()).replace("-D DBG, --debug=DBG ", "");
         // PCP's pmnsadd is a script that runs pmnsmerge, whose messages begin with its own name.
         if name == "pmnsadd" { text.replace("pmnsmerge: ", "pmnsadd: ") } else { text }
     };
@@ -304,7 +305,7 @@ fn a_full_disk_leaves_the_old_name_space() {
     for command in ["pmnsdel -n root name0", "pmnsadd -n root agent"] {
         let (program, args) = command.split_once(' ').unwrap();
         let program = if program == "pmnsadd" { env!("CARGO_BIN_EXE_pmnsadd") } else { env!("CARGO_BIN_EXE_pmnsdel") };
-        // A limit of the file size stands for a full disk: writes beyond it fail with an error.
+        // A limit on the file size simulates a full disk: writes beyond it fail with an error.
         let mut sh = Command::new("sh");
         sh.args(["-c", "ulimit -f 1; trap '' XFSZ; exec \"$@\"", "sh", program]).args(args.split(' '));
         let output = sh.current_dir(dir.path()).output().unwrap();

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use thiserror::Error;
 
 /// Why trace events did not reach the agent.
@@ -33,10 +34,12 @@ impl Failure {
         }
     }
 
-    /// Whether the other side has closed the connection, as an agent does when it exits.
+    /// Returns whether the other side has closed the connection, as an agent does when it exits, or this program has closed
+    /// the socket.
     pub(crate) fn is_end(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-        matches!(self, Failure::Io(e) if matches!(e.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
+        matches!(self, Failure::Io(e) if matches!(e.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+            || e.raw_os_error() == Some(Errno::EBADF as i32))
     }
 }
 

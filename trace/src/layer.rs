@@ -70,7 +70,7 @@ impl TraceLayer {
 
     fn tag(&self, metadata: &Metadata<'_>) -> Option<Tag> {
         let place = metadata.callsite();
-        // `try_read` and `try_write` never wait: a forked child would block for ever on a lock that another thread of
+        // `try_read` and `try_write` never wait: a forked child would block forever on a lock that another thread of
         // its parent held.
         let known = self.tags.try_read().ok().and_then(|tags| tags.get(&place).cloned());
         known.unwrap_or_else(|| {
@@ -145,7 +145,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
     }
 }
 
-/// The identifier of a span's transaction, or 0.
+/// Returns the identifier of a span's transaction, or 0.
 fn number(running: Option<&Running>) -> u64 {
     running.map_or(0, |running| running.span.id)
 }

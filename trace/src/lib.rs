@@ -28,7 +28,8 @@
 //!
 //! There are three transports:
 //!
-//! * **shared memory** (module [`shared_memory`]): a call writes into a mapped file, and the agent on the same host reads
+//! * **shared memory** (module [`shared_memory`]): a call writes into a mapped file, and the agent on the same host
+//!   reads
 //!   it. A call takes some 40 ns, without a system call or a lock. Event records have [`Fields`] and parents with this
 //!   transport only. It is the default if the agent on this host supports it, now or later: [`Options::transport`];
 //! * **synchronous TCP**: a call returns when the agent has counted the trace event. The very first call waits for the
@@ -37,21 +38,18 @@
 //! * **asynchronous TCP** ([`State::ASYNC`]): a call queues the trace event, and a thread sends it some milliseconds
 //!   later. While the queue is full (1 MiB), trace events are missed.
 //!
-//! A forked child opens a connection or a file of its own. It uses neither the parent's socket nor its queue. Its
+//! A forked child opens its own connection or file. It uses neither the parent's socket nor its queue. Its
 //! [`Status`] continues from the parent's.
 //!
 //! The feature `tracing-layer` adds the module `layer`, which traces spans and events of the crate `tracing`.
 //!
-//! | in C | here |
-//! |---|---|
-//! | `pmtracebegin`, `pmtraceend`, `pmtraceabort` | [`Trace::begin`], [`Transaction::end`], [`Transaction::abort`] or dropping it |
-//! | `pmtracepoint`, `pmtraceobs`, `pmtracecounter` | [`Trace::point`], [`Trace::observe`], [`Trace::counter`] |
-//! | `pmtracestate` | [`Trace::set_state`] |
-//! | `pmtraceerrstr` | [`Status::failure`] |
+//! [`c_api`] maps each name of C's `trace.h` to its counterpart here.
 //!
 //! Types of other crates in the interface: the traits of `bitflags` for [`State`]; with the feature `tracing-layer`,
 //! traits of `tracing` and `tracing-subscriber`. A [`Trace`] is `Send` and `Sync`.
 
+#[doc = include_str!("c_api.md")]
+pub mod c_api {}
 mod failure;
 #[cfg(feature = "tracing-layer")]
 pub mod layer;
@@ -74,7 +72,7 @@ pub use tag::{Tag, TagError};
 pub use trace::Trace;
 pub use transaction::Transaction;
 
-/// The documentation says that threads may share these.
+/// Checks that threads may share these types, as documented.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<Trace>();

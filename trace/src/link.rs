@@ -10,7 +10,7 @@ use crate::options::{Options, State};
 use crate::protocol::{self, ACK_LEN, Kind, Pdu, Prepared};
 use crate::status::Shared;
 use pmapi::backoff::Backoff;
-use pmapi::file::off_stdio;
+use pmapi::file::Kept;
 use pmapi::thread;
 
 /// How long a call waits for a reconnection: enough on the same host.
@@ -18,21 +18,22 @@ const GRACE: Duration = Duration::from_millis(10);
 
 /// Shortest lifetime of a useful connection. A shorter one counts as a failed attempt.
 const LASTING: Duration = Duration::from_secs(1);
-/// Delay instead of one that `Instant` cannot represent: 100 years.
+/// Delay that replaces one that `Instant` cannot represent: 100 years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Connects, and reads the agent's greeting.
-pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
+pub(crate) fn connect(options: &Options) -> Result<Kept<TcpStream>, Failure> {
     let mut failure = Failure::from(io::Error::from(io::ErrorKind::HostUnreachable));
     for address in (options.host.as_str(), options.port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, at_least(options.connect_timeout)) {
             Ok(stream) => {
-                let mut stream = off_stdio(stream)?;
+                let kept = Kept::new(stream)?;
+                let stream = kept.get()?;
                 stream.set_nodelay(true)?;
                 stream.set_read_timeout(Some(at_least(options.request_timeout)))?;
                 stream.set_write_timeout(Some(at_least(options.request_timeout)))?;
-                acknowledgement(&mut stream, after(options.request_timeout), options.request_timeout)?;
-                return Ok(stream);
+                acknowledgement(stream, after(options.request_timeout), options.request_timeout)?;
+                return Ok(kept);
             }
             Err(e) => failure = e.into(),
         }
@@ -42,8 +43,8 @@ pub(crate) fn connect(options: &Options) -> Result<TcpStream, Failure> {
 
 /// Reads an acknowledgement until `end`. Returns the protocol version, or the kind that was counted.
 ///
-/// The read timeout of the stream must be `timeout`, and is so again afterwards.
-fn acknowledgement(stream: &mut TcpStream, end: Instant, timeout: Duration) -> Result<i32, Failure> {
+/// The read timeout of the stream must be `timeout`. This function restores it.
+fn acknowledgement(mut stream: &TcpStream, end: Instant, timeout: Duration) -> Result<i32, Failure> {
     let mut ack = [0; ACK_LEN];
     let mut read = match stream.read(&mut ack) {
         Err(e) if e.kind() == io::ErrorKind::Interrupted => 0,
@@ -62,7 +63,7 @@ fn acknowledgement(stream: &mut TcpStream, end: Instant, timeout: Duration) -> R
 }
 
 #[cold]
-fn read_rest(stream: &mut TcpStream, ack: &mut [u8], read: &mut usize, end: Instant) -> io::Result<()> {
+fn read_rest(mut stream: &TcpStream, ack: &mut [u8], read: &mut usize, end: Instant) -> io::Result<()> {
     while *read < ack.len() {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -84,14 +85,14 @@ fn at_least(time: Duration) -> Duration {
     time.max(Duration::from_millis(1))
 }
 
-/// The time after `delay`, or after [`FOR_EVER`] if `Instant` cannot represent it.
+/// Returns the time after `delay`, or after [`FOR_EVER`] if `Instant` cannot represent it.
 fn after(delay: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(delay).unwrap_or(now + FOR_EVER)
 }
 
-/// Records that a connection has broken. One that was shorter than [`LASTING`] is a failed attempt: a server that accepts
-/// and closes at once must not be tried all the time.
+/// Records that a connection has broken. A connection shorter than [`LASTING`] counts as a failed attempt, so that a
+/// server that accepts and closes at once is not tried continuously.
 pub(crate) fn broke(backoff: &mut Backoff, since: Instant, options: &Options) {
     if since.elapsed() < LASTING {
         backoff.failed(&options.reconnect);
@@ -125,9 +126,9 @@ impl Looks {
 enum Connection {
     Down,
     /// A thread is connecting. The flag is true once a call has waited for it.
-    Coming(Receiver<Result<TcpStream, Failure>>, bool),
+    Coming(Receiver<Result<Kept<TcpStream>, Failure>>, bool),
     /// Connected. The flag is true once a trace event was acknowledged.
-    Up(TcpStream, bool),
+    Up(Kept<TcpStream>, bool),
 }
 
 /// The connection, with its delays.
@@ -172,8 +173,8 @@ impl Link {
                     return true;
                 }
                 Err(failure) => {
-                    // An agent that has exited may be back at once. One that does not answer, or not validly, may have
-                    // cost the whole timeout: only one call in each delay may pay that.
+                    // An agent that has exited may be restarted at once. An agent without a valid answer may have cost
+                    // the whole timeout, and only one call in each delay may take that long.
                     let is_end = failure.is_end() && *acknowledged;
                     self.close();
                     shared.down(failure);
@@ -212,7 +213,9 @@ impl Link {
         };
         self.connection = match coming.recv_timeout(wait).or_else(|e| match e {
             RecvTimeoutError::Timeout => Err(()),
-            RecvTimeoutError::Disconnected => Ok(Err(Failure::from(io::Error::other("no thread for connecting")))),
+            RecvTimeoutError::Disconnected => {
+                Ok(Err(Failure::from(io::Error::other("cannot start the thread that connects"))))
+            }
         }) {
             Err(()) => return,
             Ok(Ok(stream)) => {
@@ -231,15 +234,15 @@ impl Link {
 fn start(options: &Options) -> Connection {
     let (sender, receiver) = sync_channel(1);
     let options = options.clone();
-    let connecting = move || _ = sender.send(connect(&options));
     // If the thread cannot be started, the sender is dropped, and the receiver reports a disconnection.
-    let _ = thread::spawn("pcp-trace-connect", connecting);
+    let _ = thread::spawn_without_signals("pcp-trace-connect", move || _ = sender.send(connect(&options)));
     Connection::Coming(receiver, false)
 }
 
 /// Sends a PDU, and reads its acknowledgement. Either may take up to `timeout`.
-fn exchange(stream: &mut TcpStream, pdu: &[u8], kind: Kind, timeout: Duration) -> Result<(), Failure> {
+fn exchange(stream: &Kept<TcpStream>, pdu: &[u8], kind: Kind, timeout: Duration) -> Result<(), Failure> {
     let end = after(timeout);
+    let mut stream = stream.get()?;
     stream.write_all(pdu)?;
     match acknowledgement(stream, end, timeout)? {
         code if code == kind as i32 => Ok(()),

@@ -60,8 +60,8 @@ pub enum Transport {
     /// connection, it checks at intervals of the first delay of [`Options::reconnect`]. It never changes back to TCP.
     #[default]
     Auto,
-    /// Shared memory, in a mapped file (module [`shared_memory`](crate::shared_memory)). Trace events are missed while no
-    /// agent on this host supports it.
+    /// Shared memory, in a mapped file (module [`shared_memory`](crate::shared_memory)). Trace events are missed while
+    /// no agent on this host supports it.
     SharedMemory,
     /// TCP, synchronous or asynchronous ([`State::ASYNC`]).
     Tcp,
@@ -115,8 +115,8 @@ pub struct EnvError {
 }
 
 impl Options {
-    /// Reads the environment variables of pmdatrace(3). Options without a variable have their defaults, and so have all
-    /// options of a program with more rights than its caller (set-uid, set-gid, or with file capabilities).
+    /// Reads the environment variables of pmdatrace(3). Options without a variable have their defaults. In a program
+    /// with more rights than its caller (set-uid, set-gid, or with file capabilities), all options have their defaults.
     ///
     /// # Errors
     /// [`EnvError`] for a variable whose value is not valid.

@@ -87,13 +87,13 @@ pub enum DecodeError {
     /// No PDU has this length, in bytes.
     #[error("illegal length {0}")]
     Length(u32),
-    /// The type is neither of the protocol's.
+    /// The protocol has no PDU of this type.
     #[error("unknown PDU type 0x{0:x}")]
     Type(u32),
     /// Unsupported version of the protocol.
     #[error("unsupported version {0}")]
     Version(u8),
-    /// The kind is none of the four.
+    /// Kind other than the four.
     #[error("unknown trace type {0}")]
     Kind(u8),
     /// The tag is empty, or longer than its PDU.
@@ -171,7 +171,7 @@ pub(crate) fn prepare(tag: &[u8]) -> Vec<u8> {
     pdu
 }
 
-/// The tag of a prepared PDU.
+/// Returns the tag of a prepared PDU.
 pub(crate) fn tag_of(prepared: &[u8]) -> &[u8] {
     prepared.get(TAG..).and_then(|tag| tag.split(|byte| *byte == 0).next()).unwrap_or_default()
 }

@@ -3,12 +3,15 @@
 use std::io::{self, Write as _};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use pmapi::backoff::Backoff;
+use pmapi::file::Kept;
+use pmapi::thread;
 
 use crate::link::{Looks, broke, connect};
 use crate::options::State;
@@ -27,8 +30,11 @@ pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     /// Wakes the sender: the queue has PDUs, a flush has begun, or the queue is closed.
     filled: Condvar,
-    /// Wakes threads that flush: all PDUs are sent or missed.
+    /// Wakes threads that wait in [`Queue::flush`], when all PDUs are sent or missed.
     emptied: Condvar,
+    /// Whether the sender runs, and pauses between attempts to start it.
+    has_sender: AtomicBool,
+    starts: Mutex<Backoff>,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +62,32 @@ pub(crate) enum Refused {
 }
 
 impl Queue {
+    /// Starts the thread that sends PDUs, unless it runs. If that fails, for example at the limit of threads, a later call
+    /// tries again; PDUs wait meanwhile.
+    #[inline]
+    pub(crate) fn ensure_sender(self: &Arc<Self>, shared: &Arc<Shared>) {
+        if !self.has_sender.load(Relaxed) {
+            self.start_sender(shared);
+        }
+    }
+
+    #[cold]
+    fn start_sender(self: &Arc<Self>, shared: &Arc<Shared>) {
+        // Another thread may be starting it.
+        let Ok(mut starts) = self.starts.try_lock() else { return };
+        if self.has_sender.load(Relaxed) || !starts.is_due() {
+            return;
+        }
+        let sender = (Arc::clone(self), Arc::clone(shared));
+        match thread::spawn_without_signals("pcp-trace", move || sender.0.send_all(&sender.1)) {
+            Ok(()) => self.has_sender.store(true, Relaxed),
+            Err(e) => {
+                starts.failed(&shared.options.reconnect);
+                shared.down(e.into());
+            }
+        }
+    }
+
     /// Queues a PDU.
     pub(crate) fn push(&self, pdu: &Prepared<'_>) -> Result<(), Refused> {
         let mut waiting = self.lock();
@@ -88,7 +120,7 @@ impl Queue {
         !result.timed_out()
     }
 
-    /// Ends the sender after it has sent what is queued.
+    /// Ends the sender after it has sent the queued PDUs.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_one();
@@ -123,7 +155,7 @@ impl Queue {
 
     /// Sends PDUs until the queue is closed.
     pub(crate) fn send_all(&self, shared: &Shared) {
-        let mut connection: Option<(TcpStream, Instant)> = None;
+        let mut connection: Option<(Kept<TcpStream>, Instant)> = None;
         let (mut backoff, mut looks) = (Backoff::default(), Looks::default());
         let mut pdus = Vec::new();
         while let Some(count) = self.take(&mut pdus) {
@@ -149,7 +181,7 @@ impl Queue {
                     }
                 }
             }
-            match connection.as_mut().map(|(stream, _)| stream.write_all(&pdus)) {
+            match connection.as_mut().map(|(stream, _)| stream.get()?.write_all(&pdus)) {
                 Some(Ok(())) => shared.add_sent(count),
                 None => shared.add_missed(count),
                 Some(Err(e)) => {
@@ -164,8 +196,10 @@ impl Queue {
     }
 }
 
-/// Whether the agent has closed a connection. Data that it sends is ignored: nothing is due after the greeting.
-fn is_closed(stream: &TcpStream) -> bool {
+/// Returns whether the agent has closed a connection, or the program its socket. Data from the agent is ignored, because none is expected after
+/// the greeting.
+fn is_closed(stream: &Kept<TcpStream>) -> bool {
+    let Ok(stream) = stream.get() else { return true };
     let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     matches!(recv(stream.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET | Errno::EPIPE))
 }

@@ -19,7 +19,7 @@ pub struct Status {
     pub sent: u64,
     /// Trace events that were lost: no agent was running, or the queue or the file was full.
     pub missed: u64,
-    /// Why the last attempt to connect failed, or the last connection broke. Kept after a later success.
+    /// Reason why the last attempt to connect failed, or the last connection broke. Kept after a later success.
     pub failure: Option<Failure>,
 }
 
@@ -31,7 +31,7 @@ pub enum StateError {
     #[error("the asynchronous protocol must be selected before the first trace event")]
     TooLate,
     /// Shared memory is in use, which never waits for the agent.
-    #[error("the asynchronous protocol is one of TCP, and shared memory is in use")]
+    #[error("the asynchronous protocol needs TCP, but shared memory is in use")]
     SharedMemory,
 }
 
@@ -72,7 +72,7 @@ impl Shared {
         Ok(State::from_bits_retain(self.state.swap(state.bits(), Relaxed)))
     }
 
-    /// Whether TCP is asynchronous, or will be.
+    /// Returns whether TCP is asynchronous, or will be.
     pub(crate) fn is_asynchronous(&self) -> bool {
         self.asynchronous.load(Relaxed)
     }
@@ -126,7 +126,8 @@ impl Shared {
         }
     }
 
-    /// Locks the last failure. `None` in a child whose parent held the lock at the fork: it is never released there.
+    /// Locks the last failure. Returns `None` in a child whose parent held the lock at the fork, because it is never
+    /// released in the child.
     fn last_failure(&self) -> Option<MutexGuard<'_, Option<Failure>>> {
         for _ in 0..1000 {
             match self.failure.try_lock() {

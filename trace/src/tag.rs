@@ -23,7 +23,7 @@ use crate::protocol::{self, Kind, MAX_TAG};
 pub struct Tag(Arc<Prepared>);
 
 struct Prepared {
-    /// The PDU for TCP: `protocol::prepare`.
+    /// The PDU for TCP, as `protocol::prepare` encodes it.
     pdu: Box<[u8]>,
     /// Cache for each kind: identifier of the file in which the tag was last used (upper half), number in that file.
     numbers: [AtomicU64; Kind::ALL.len()],
@@ -61,7 +61,7 @@ impl Tag {
         }
     }
 
-    /// Returns the name.
+    /// Returns the name of the tag.
     pub fn name(&self) -> &str {
         std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl Tag {
         &self.0.pdu
     }
 
-    /// The tag's number in the file with identifier `file`: from the cache, or else from `find`.
+    /// Returns the tag's number in the file with identifier `file`: from the cache, or else from `find`.
     #[inline]
     pub(crate) fn number(&self, kind: Kind, file: u32, find: impl FnOnce(&[u8]) -> io::Result<u32>) -> io::Result<u32> {
         let last = &self.0.numbers[kind as usize - 1];

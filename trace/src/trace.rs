@@ -31,7 +31,9 @@ pub(crate) struct Inner {
 
 impl Trace {
     /// Creates a handle with these options. Nothing is opened before the first trace event.
-    pub fn new(options: Options) -> Trace {
+    pub fn new(mut options: Options) -> Trace {
+        // The program may change its working directory, as daemons do.
+        options.directory = options.directory.map(|path| std::path::absolute(&path).unwrap_or(path));
         Trace(Arc::new(Inner { shared: Arc::new(Shared::new(options)), ways: Ways::new() }))
     }
 
@@ -75,10 +77,10 @@ impl Trace {
     ///
     /// # Errors
     /// - [`StateError::TooLate`] when `state` adds [`State::ASYNC`] and the synchronous TCP transport is in use.
-    /// - [`StateError::SharedMemory`] when `state` adds [`State::ASYNC`] and shared memory is in use. It never waits for
-    ///   the agent, and is not left again.
+    /// - [`StateError::SharedMemory`] when `state` adds [`State::ASYNC`] and shared memory is in use. Shared memory
+    ///   never waits for the agent, and the handle does not switch back.
     ///
-    /// The flags are unchanged then.
+    /// After an error, the flags are unchanged.
     pub fn set_state(&self, state: State) -> Result<State, StateError> {
         let shared = &self.0.shared;
         if state.contains(State::ASYNC) && !shared.is_asynchronous() && self.in_use().is_some() {
@@ -98,7 +100,7 @@ impl Trace {
         status
     }
 
-    /// The shared-memory transport, if this process already uses it.
+    /// Returns the shared-memory transport, if this process already uses it.
     fn in_use(&self) -> Option<&SharedMemory> {
         let ways = &self.0.ways;
         ways.shared_memory().or_else(|| ways.used()?.found())
@@ -145,7 +147,7 @@ impl Trace {
         }
     }
 
-    /// The shared-memory transport, if it is in use.
+    /// Returns the shared-memory transport, if it is in use.
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
         let ways = &self.0.ways;
@@ -189,7 +191,7 @@ impl Trace {
                 }
                 Err(Refused::Look) => {
                     if let Some(shared_memory) = way.look(shared) {
-                        // The thread sends what is queued, and ends.
+                        // The thread sends the queued PDUs, and ends.
                         queue.close();
                         return Some(shared_memory);
                     }

@@ -34,7 +34,7 @@ impl Trace {
         Transaction::begin(self, tag, 0)
     }
 
-    /// Begins a transaction within the transaction `parent`, or 0.
+    /// Begins a transaction. `parent` is the transaction that contains it, or 0.
     pub(crate) fn start(&self, tag: &Tag, parent: u64) -> Span {
         let shared = &self.0.shared;
         shared.say(State::API, || format!("transaction {tag} begins"));
@@ -58,13 +58,13 @@ impl Trace {
         }
     }
 
-    /// Whether trace events have event records with fields: the shared-memory transport is in use.
+    /// Returns whether trace events have event records with fields: the shared-memory transport is in use.
     #[cfg(feature = "tracing-layer")]
     pub(crate) fn has_records(&self) -> bool {
         self.shared_memory().is_some()
     }
 
-    /// Traces a point within the transaction `parent`, or 0.
+    /// Traces a point. `parent` is the transaction that contains it, or 0.
     pub(crate) fn point_in(&self, tag: &Tag, parent: u64, fields: &Fields) {
         self.mark(Kind::Point, tag, -1.0, Mark { parent, fields: fields.bytes(), ..Mark::default() });
     }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pmapi::Config;
-use pmapi::thread;
 
 use crate::link::Link;
 use crate::options::Transport;
@@ -25,7 +24,7 @@ pub(crate) struct Ways(PerProcess<Way>);
 pub(crate) struct Way {
     /// Initialized by the first trace event. `None` where TCP is the only transport.
     shared_memory: OnceLock<Option<SharedMemory>>,
-    /// The shared-memory transport is in use. It is never left again.
+    /// Whether the shared-memory transport is in use. A process never switches back.
     is_in_use: AtomicBool,
     link: Mutex<Link>,
     queue: OnceLock<Arc<Queue>>,
@@ -36,28 +35,28 @@ impl Ways {
         Ways(PerProcess::new())
     }
 
-    /// The shared-memory transport, if the oldest process uses it. Forked children use the same [`SharedMemory`], which
-    /// makes a file for each process.
+    /// Returns the shared-memory transport, if the oldest process uses it. Forked children use the same
+    /// [`SharedMemory`], which makes a file for each process.
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
         self.0.first().found()
     }
 
-    /// The identifier and the transports of this process.
+    /// Returns the identifier and the transports of this process.
     #[inline]
     pub(crate) fn own(&self) -> (u32, &Way) {
         let id = this_process();
         (id.pid(), self.0.own(id))
     }
 
-    /// The transports of this process, if it has traced.
+    /// Returns the transports of this process, if it has traced.
     pub(crate) fn used(&self) -> Option<&Way> {
         self.0.find(this_process())
     }
 }
 
 impl Way {
-    /// The shared-memory transport, if it is in use. The first call selects the transport.
+    /// Returns the shared-memory transport, if it is in use. The first call selects the transport.
     pub(crate) fn shared_memory(&self, shared: &Shared) -> Option<&SharedMemory> {
         self.shared_memory.get_or_init(|| self.choose(shared));
         self.found()
@@ -92,10 +91,12 @@ impl Way {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue. The first call starts the thread that sends its PDUs.
+    /// Returns the queue, after starting the thread that sends its PDUs unless it runs.
     #[inline]
     pub(crate) fn queue(&self, shared: &Arc<Shared>) -> &Queue {
-        self.queue.get_or_init(|| start(shared))
+        let queue = self.queue.get_or_init(Arc::default);
+        queue.ensure_sender(shared);
+        queue
     }
 
     pub(crate) fn flush(&self, timeout: Duration) -> bool {
@@ -116,16 +117,6 @@ impl Inherited for Way {
         link.abandon();
         std::mem::forget(std::mem::take(link));
     }
-}
-
-fn start(shared: &Arc<Shared>) -> Arc<Queue> {
-    let queue = Arc::new(Queue::default());
-    let sender = (queue.clone(), shared.clone());
-    if let Err(e) = thread::spawn("pcp-trace", move || sender.0.send_all(&sender.1)) {
-        // Nothing is ever sent in this case: the queue fills up, and later trace events are missed.
-        shared.down(e.into());
-    }
-    queue
 }
 
 impl Drop for Ways {

@@ -270,3 +270,32 @@ fn delays_that_are_for_ever_are_no_panic() {
         assert_eq!(trace.status().missed, 10);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_moment_without_threads_costs_no_trace_event() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    use nix::unistd::{Uid, setresuid};
+
+    let listener = listener();
+    let options = options(&listener).state(State::ASYNC).reconnect([Duration::ZERO]);
+    let agent = thread::spawn(move || serve(&mut listener.accept().unwrap().0, 2));
+    testkit::Child::new(|| {
+        // No limit of threads applies to root.
+        if Uid::current().is_root() {
+            let nobody = Uid::from_raw(65534);
+            setresuid(nobody, nobody, nobody).unwrap();
+        }
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+        setrlimit(Resource::RLIMIT_NPROC, 0, hard).unwrap();
+        let trace = Trace::new(options.clone());
+        trace.point(&tag());
+        assert!(!trace.flush(Duration::from_millis(1)));
+        setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
+        trace.point(&tag());
+        assert!(trace.flush(Duration::from_secs(60)));
+        assert_eq!((trace.status().sent, trace.status().missed), (2, 0));
+    })
+    .ends();
+    agent.join().unwrap();
+}

@@ -93,7 +93,7 @@ fn rings_that_lie() {
     let (written, first) = (PAGE + 4 * 8, PAGE + 64);
     assert!(with(&[(written, u64::MAX)]).is_ok());
     let (_, good) = with(&[]).unwrap();
-    // Huge numbers of records do not count as more missed records than possible.
+    // A huge number of records counts as no more missed records than possible.
     let file = file(&GOOD);
     (0..127).for_each(|cell| file.write_all_at(&(u64::MAX << 8).to_ne_bytes(), first + cell * 64).unwrap());
     let mut reader = Reader::new(file.try_clone().unwrap()).unwrap();
@@ -157,7 +157,7 @@ fn holes_are_nothing() {
     assert_eq!(read(file).unwrap_err().to_string(), "damaged: number of sums");
 }
 
-/// The good file with additional blocks of sums, in which every entry is used.
+/// Returns the good file with additional blocks of sums, in which every entry is used.
 fn with_sums(blocks: u64) -> File {
     const LEN: u64 = 8192;
     let file = file(&GOOD);

@@ -1,4 +1,4 @@
-//! The environment of a process: that of a set-uid program is its caller's, and its stderr may be on a full disk.
+//! The environment of a process: a set-uid program gets it from its caller. Its stderr may be on a full disk.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -35,13 +35,14 @@ fn check(is_trusted: bool) {
     assert_eq!(Config::path().starts_with("/strange"), is_trusted);
 }
 
-/// Set in the process that has the variables of the test.
+/// Environment variable that marks the process with the variables of the test.
 const HAS_VARIABLES: &str = "HAS_VARIABLES_OF_TRACE";
 
 #[test]
 #[ignore = "needs root"]
 fn a_set_uid_or_set_gid_program_ignores_the_environment() {
-    // In a process that has the variables from its start: another thread may hold the lock of the environment at a fork.
+    // The test runs in a process that has the variables from its start, because another thread could hold the lock of
+    // the environment at a fork.
     if std::env::var_os(HAS_VARIABLES).is_none() {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--include-ignored", "--exact", "a_set_uid_or_set_gid_program_ignores_the_environment"]);
@@ -61,8 +62,8 @@ fn a_set_uid_or_set_gid_program_ignores_the_environment() {
         check(false);
     })
     .ends();
-    // A program that has given up the rights of its file for good still has the environment of its caller, and so has
-    // root that has become another user: then user and effective user are the same.
+    // A program that has permanently given up the privileges of its file still has the environment of its caller. So
+    // has a process of root that has become another user. In both cases, user and effective user are equal.
     Child::new(|| {
         setresuid(other, other, other).unwrap();
         check(true);
@@ -70,7 +71,7 @@ fn a_set_uid_or_set_gid_program_ignores_the_environment() {
     .ends();
 }
 
-/// Set in the process that traces with its stderr on a full disk.
+/// Environment variable of the process that traces with its stderr on a full disk.
 const TRACES: &str = "TRACES_ON_A_FULL_DISK";
 
 #[test]
@@ -82,7 +83,7 @@ fn diagnostics_on_a_full_disk_are_lost_and_nothing_else() {
         assert_eq!(trace.status().missed, 100);
         return;
     }
-    // The test harness would keep the output of this process for itself.
+    // The test harness would capture the output of this process.
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--nocapture", "--exact", "diagnostics_on_a_full_disk_are_lost_and_nothing_else"]);
     let full = File::create("/dev/full").unwrap();

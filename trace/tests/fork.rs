@@ -143,7 +143,7 @@ fn what_other_threads_do_at_a_fork_stops_no_child() {
         };
         let marks: Vec<_> = (0..20).map(|_| in_child(mark)).collect();
         let last = in_child(|| waiting.status().sent == 0 && sync.status().missed == 0);
-        // Must come before the assertion: a panic would wait for these threads for ever.
+        // This must come before the assertion. A panic would wait for these threads forever.
         done.store(true, Relaxed);
         assert_eq!((marks, last), (vec![Some(true); 20], Some(true)));
     });

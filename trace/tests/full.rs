@@ -90,7 +90,7 @@ fn without_room_for_a_thread_marks_go_over_tcp_until_there_is_some() {
     assert!((100..=marked).contains(&agent.join().unwrap()));
 }
 
-/// A store to a mapping would need room on the disk, and end the process without it.
+/// A store to a mapping would need room on the disk, and would end the process if there is none.
 #[test]
 #[ignore = "needs PCP"]
 fn no_file_is_mapped_on_a_file_system_that_copies_on_write() {
@@ -107,7 +107,7 @@ fn no_file_is_mapped_on_a_file_system_that_copies_on_write() {
     fs::set_permissions(&small, fs::Permissions::from_mode(0o1777)).unwrap();
     let refused = Directory::open(small.join("4323"), &small).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
-    // An agent of an earlier version has not refused it.
+    // An agent of an earlier version has accepted such a file system.
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
     let bind = Command::new("mount").arg("--bind").args([&small, directory.files()]).status();

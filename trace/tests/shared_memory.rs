@@ -341,7 +341,7 @@ fn a_long_ring_is_read_to_the_last_record() {
     }
 }
 
-/// Beyond the limit of file sizes trace events are missed. The process gets no signal.
+/// Beyond the limit on file sizes, trace events are missed. The process gets no signal.
 #[test]
 fn a_limit_of_the_size_of_files_is_no_room() {
     use nix::sys::resource::{Resource, setrlimit};

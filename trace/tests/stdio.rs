@@ -17,7 +17,7 @@ fn are_closed() -> bool {
     (0..3).all(|fd| unsafe { nix::libc::fcntl(fd, nix::libc::F_GETFD) } == -1)
 }
 
-/// Traces in a child without these descriptors. Neither the file nor the connection may get one of them.
+/// Traces in a child without descriptors 0 to 2. Neither the file nor the connection may get one of these numbers.
 fn trace_without_stdio(options: &Options) {
     let tag = Tag::new("tag").unwrap();
     Child::new(|| {

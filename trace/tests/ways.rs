@@ -16,7 +16,7 @@ use pcp_trace::{Options, State, Tag, Trace};
 
 use common::serve;
 
-/// The number of trace events in the only file.
+/// Returns the number of trace events in the only file.
 fn counted(directory: &Path) -> u64 {
     let files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     let [file] = &files[..] else { panic!("{files:?}") };

@@ -1,4 +1,4 @@
-//! Option `--check`: binds a configuration and prints the outcome, without running as an agent.
+//! Options `--check` and `--write`: bind a configuration and print the outcome, without running as an agent.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -7,31 +7,47 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use pcp_archive::Archive;
 use pcp_client::{Context, HostSpec, Settings};
-use pcp_derive::{Column, Descs, Evaluator, Live, Operand, Source};
+use pcp_derive::{Column, Descs as HostDescs, Evaluator, Live, Operand, Source};
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::print::Print;
-use pmapi::{Atom, Desc, Domain, Error, Inst};
+use pmapi::{Atom, Desc, Domain, Error, Inst, escape};
 use pmda::clap::{ArgMatches, Command};
 
 use crate::config::{Config, GroupConfig, NameSpace, Operands, Place, Problem, ROOT};
 use crate::operands::agents::Agents;
-use crate::{metrics, options};
+use crate::recorded::{Descs, Recorded, Step};
+use crate::{metrics, options, write};
 
 /// Longest time that agents may take to start, and to answer the requests of one sample.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
+/// Returns whether an argument is one of the options of this module.
+fn is_ours(argument: &str) -> bool {
+    ["--check", "--write", "--archive"].contains(&argument.split('=').next().unwrap_or_default())
+}
+
+/// Runs the options `--check` and `--write`, and returns the exit code. Returns `None` if `args` do not contain one of
+/// them.
 ///
-/// The exit code is 1 if the configuration has problems other than warnings. Invalid arguments end the process with
-/// clap's usage message.
+/// The exit code is 1 if the configuration has problems other than warnings, or the archive cannot be read or written.
+/// Invalid arguments end the process with clap's usage message.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
-    if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
+    if !args.iter().filter_map(|arg| arg.to_str()).any(is_ours) {
         return None;
     }
     let given = options::augment(Command::new("pmdaderived")).get_matches_from(args);
-    Some(report(&given).unwrap_or(ExitCode::FAILURE))
+    let ended = match (given.contains_id("write"), given.contains_id("check")) {
+        (true, _) => write::run(&given),
+        (_, true) => report(&given),
+        _ => {
+            escape::eprint("pmdaderived: --archive needs --check or --write\n");
+            None
+        }
+    };
+    Some(ended.unwrap_or(ExitCode::FAILURE))
 }
 
 fn report(given: &ArgMatches) -> Option<ExitCode> {
@@ -40,8 +56,18 @@ fn report(given: &ArgMatches) -> Option<ExitCode> {
     let mut config = Config::load(path, host, &names);
     let sampling = Sampling { count: *given.get_one("samples")?, interval: *given.get_one("interval")? };
     let mut report = Report { lines: config.problems.drain(..).map(Line::Bad).collect() };
+    let archive = match given.get_one::<String>("archive").map(Archive::open).transpose() {
+        Ok(archive) => archive,
+        Err(e) => {
+            escape::eprint(format_args!("pmdaderived: {e}\n"));
+            return None;
+        }
+    };
     for group in config.groups.iter().filter(|group| !group.definitions.is_empty()) {
-        report.group(group, sampling);
+        match &archive {
+            Some(archive) => report.recorded(group, sampling, archive),
+            None => report.group(group, sampling),
+        }
     }
     report.lines.sort_by(|a, b| a.place().cmp(b.place()));
     let text: String = if given.get_flag("tsv") {
@@ -49,7 +75,8 @@ fn report(given: &ArgMatches) -> Option<ExitCode> {
     } else {
         report.lines.iter().map(|line| format!("{line}\n")).collect()
     };
-    print!("{text}");
+    // It has names and values of any user's programs.
+    escape::print(text);
     let bad = report.lines.iter().any(|line| matches!(line, Line::Bad(problem) if !problem.is_warning()));
     Some(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -91,8 +118,9 @@ impl Report {
             Operands::Host(host) => match metrics_of(host, group) {
                 Ok((mut names, mut live)) => {
                     let evaluator = Evaluator::bind(definitions, &mut names, group.unknown_names());
+                    let start = Instant::now();
                     self.definitions(group, evaluator, sampling, &mut live, |live, operands| {
-                        live.take(operands.iter().copied()).map(drop)
+                        live.take(operands.iter().copied()).map(|_| start.elapsed())
                     });
                 }
                 Err(e) => {
@@ -109,14 +137,31 @@ impl Report {
                     self.lines.push(Line::Bad(Problem { place, definition: None, text: why.to_owned() }));
                 }
                 let evaluator = Evaluator::bind(definitions, &mut agents, group.unknown_names());
+                let start = Instant::now();
                 self.definitions(group, evaluator, sampling, &mut agents, |agents, operands| {
                     agents.begin(Instant::now() + PATIENCE);
                     // An agent that does not answer has an error in place of its values.
                     agents.take(operands.iter().copied());
-                    Ok(())
+                    Ok(start.elapsed())
                 });
             }
         }
+    }
+
+    /// Evaluates a group over the first records of an archive that have any of its operands.
+    fn recorded(&mut self, group: &GroupConfig, sampling: Sampling, archive: &Archive) {
+        let evaluator = Evaluator::bind(&group.definitions, &mut Descs(archive), group.unknown_names());
+        let sampling = Sampling { interval: Duration::ZERO, ..sampling };
+        self.definitions(group, evaluator, sampling, &mut Recorded::new(archive), |recorded, operands| {
+            let wanted = operands.iter().map(|operand| operand.desc.pmid).collect();
+            loop {
+                match recorded.next(&wanted)? {
+                    Step::Values => return Ok(recorded.elapsed()),
+                    Step::Mark => (),
+                    Step::End => return Err(Error::EOL),
+                }
+            }
+        });
     }
 
     fn definitions<S: Source>(
@@ -125,23 +170,22 @@ impl Report {
         mut evaluator: Evaluator,
         sampling: Sampling,
         source: &mut S,
-        take: impl Fn(&mut S, &[&Operand]) -> Result<(), Error>,
+        take: impl Fn(&mut S, &[&Operand]) -> Result<Duration, Error>,
     ) {
         let plan = evaluator.plan(evaluator.ids());
-        let start = Instant::now();
-        let mut outcome = Ok(());
+        let mut outcome = Ok(Duration::ZERO);
         for sample in 0..sampling.count {
             sleep(if sample > 0 { sampling.interval } else { Duration::ZERO });
             outcome = take(source, &evaluator.operands_of(&plan).collect::<Vec<_>>());
-            if outcome.is_ok() {
-                evaluator.evaluate(&plan, start.elapsed(), source);
+            if let Ok(time) = outcome {
+                evaluator.evaluate(&plan, time, source);
             }
         }
         for (id, definition, desc) in metrics::shown(group, &evaluator) {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let values = outcome.and_then(|()| evaluator.values(id));
+                    let values = outcome.and_then(|_| evaluator.values(id));
                     let values = (sampling.count > 0).then(|| values.map(|values| shown(values, &desc, source)));
                     let Some(place) = group.place(name).cloned() else { continue };
                     let good = Good { place, name: name.to_owned(), shown: group.name_of(name), desc, values };
@@ -155,12 +199,12 @@ impl Report {
 
 /// Connects to a pmcd and looks up the metrics that a group refers to. Leaves out the group's own metrics, which pmcd
 /// has if the agent is running.
-fn metrics_of(host: &HostSpec, group: &GroupConfig) -> pmapi::Result<(Descs, Live)> {
+fn metrics_of(host: &HostSpec, group: &GroupConfig) -> pmapi::Result<(HostDescs, Live)> {
     let mut context = Context::new(host.clone(), Settings::default())?;
     let own: HashSet<String> = group.definitions.iter().map(|own| group.name_of(own.name())).collect();
     let names = group.definitions.iter().flat_map(|definition| definition.names());
     let others = names.filter(|name| name.split('.').next() != Some(ROOT) && !own.contains(*name));
-    let names = Descs::lookup(&mut context, others)?;
+    let names = HostDescs::lookup(&mut context, others)?;
     Ok((names, Live::new(context)))
 }
 

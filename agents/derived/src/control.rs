@@ -172,7 +172,8 @@ impl Control {
 #[derive(Default)]
 struct UniqueNames {
     used: HashSet<String>,
-    /// Last number appended to each name. Without it, thousands of problems in one line of a file take quadratic time.
+    /// Last number appended to each name. With a search from 1 each time, thousands of problems in one line of a file
+    /// would take quadratic time.
     numbers: HashMap<String, usize>,
 }
 
@@ -248,7 +249,7 @@ fn metrics() -> [MetricDef; 11] {
 mod tests {
     use super::*;
 
-    /// Uses so many problems that quadratic time would show.
+    /// Adds so many problems that a quadratic time would be noticed.
     #[test]
     fn any_number_of_problems_of_one_line_have_names_of_their_own() {
         let mut names = UniqueNames::default();

@@ -39,7 +39,7 @@ pub(crate) struct Direct {
     /// Sizes of the operands of the last sample.
     sizes: Sizes,
     limits: Limits,
-    /// `PM_ERR_TOOBIG` in place of values, if those of the last sample need too much memory.
+    /// `PM_ERR_TOOBIG` if the values of the last sample need too much memory.
     outcome: Result<()>,
     figures: Figures,
 }
@@ -49,11 +49,12 @@ pub(crate) struct Direct {
 struct Binding {
     evaluator: Evaluator,
     metrics: Arc<Metrics>,
-    /// Changes of the agents that had been counted at the time of binding.
+    /// Counts of the agents' changes at the time of binding.
     changes: ChangeCounts,
     /// Earliest time of the next binding.
     again: Instant,
-    /// Time of the last request for each definition with history. `None` for definitions without history.
+    /// Times of the last requests of definitions with history, `None` before the first one. The entry itself is `None`
+    /// for a definition without history.
     asked: Vec<Option<Option<Instant>>>,
     /// Time of the last evaluation of definitions with history.
     ticked: Option<Instant>,
@@ -116,7 +117,7 @@ impl Direct {
         self.bound = Some(Binding { evaluator, metrics, changes, again, asked, ticked, wanted, plan, next });
     }
 
-    /// Returns whether the definitions are to be bound again.
+    /// Returns whether the definitions must be bound again.
     fn is_stale(&self) -> bool {
         let Some(bound) = &self.bound else { return true };
         let changes = self.agents.borrow().changes();
@@ -198,7 +199,7 @@ impl Running for Direct {
         self.lists.remove(&indom);
         if self.lists.values().map(List::size).sum::<usize>() + list.size() > self.limits.lists {
             let group = &self.group.name;
-            warn!(source = group, "group {group}: instances of domain {indom} are without names: there are too many");
+            warn!(source = group, "group {group}: instances of domain {indom} have no names: there are too many");
             self.figures.large_lists += 1;
             return;
         }

@@ -12,7 +12,7 @@ use crate::control::Status;
 use crate::direct::Direct;
 use crate::metrics::Metrics;
 use crate::operands::agents::Pool;
-use crate::running::Running;
+use crate::running::{Figures, Running};
 use crate::sampled::Sampled;
 use crate::show::Show;
 
@@ -53,7 +53,7 @@ impl Group {
         Ok(Group { name, config, inst, running, shown: None, hidden: Vec::new(), asked: Vec::new() })
     }
 
-    /// Returns whether a configuration is for this group: it has the same name and operands.
+    /// Returns whether a configuration has this group's name and operands.
     pub(crate) fn is(&self, group: &GroupConfig) -> bool {
         (&self.name, &self.config.operands) == (&group.name, &group.operands)
     }
@@ -117,7 +117,7 @@ impl Group {
         self.unbound() + self.config.refused
     }
 
-    /// Returns the number of accepted definitions that are not metrics.
+    /// Returns the number of accepted definitions that have no metric at present.
     fn unbound(&self) -> usize {
         self.shown.as_ref().map_or(0, |shown| shown.bad.len()) + self.hidden.len()
     }
@@ -138,5 +138,30 @@ impl Group {
         let bad = self.shown.iter().flat_map(|shown| &shown.bad);
         let bad = bad.map(|bad| (bad.name.clone(), bad.message.clone())).chain(self.hidden.iter().cloned());
         self.running.problems().into_iter().chain(bad)
+    }
+}
+
+/// Group whose definitions were all refused. `derived.control` exports the number of these definitions.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) name: String,
+    /// Number of definitions.
+    pub(crate) count: usize,
+    interval: Option<Duration>,
+    /// Instance of the group in `derived.control`.
+    pub(crate) inst: Option<Inst>,
+}
+
+impl Refused {
+    /// Returns the group of a configuration without a valid definition; `None` if it has no definition at all.
+    pub(crate) fn new(group: GroupConfig) -> Option<Refused> {
+        let GroupConfig { name, refused: count, interval, .. } = group;
+        (count > 0).then_some(Refused { name, count, interval, inst: None })
+    }
+
+    /// Returns what `derived.control` exports about the group, which is never sampled.
+    pub(crate) fn status(&self, interval: Duration) -> Option<Status> {
+        let interval = self.interval.unwrap_or(interval);
+        Some(Status { inst: self.inst?, figures: Figures::default(), interval, good: 0, bad: self.count })
     }
 }

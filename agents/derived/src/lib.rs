@@ -17,10 +17,12 @@ mod loading;
 mod metrics;
 mod operands;
 mod options;
+mod recorded;
 mod running;
 mod sampled;
 mod sampler;
 mod show;
+mod write;
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -33,7 +35,7 @@ use tracing::{error, info, warn};
 pub use check::check;
 use config::{Config, NameSpace, Operands, Problem};
 use control::{Control, Effect};
-use group::Group;
+use group::{Group, Refused};
 use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
@@ -60,6 +62,8 @@ pub struct Derived {
     options: Options,
     domain: pmapi::Domain,
     groups: Vec<Group>,
+    /// Groups whose definitions were all refused. They are not started.
+    refused: Vec<Refused>,
     pool: Pool,
     show: Show,
     control: Control,
@@ -99,11 +103,12 @@ impl Agent for Derived {
         let mut show = Show::new(setup, config.roots());
         Control::show(&mut show.dynamic)?;
         let control = Control::new(setup);
-        let (groups, problems) = (Vec::new(), Vec::new());
+        let (groups, refused, problems) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Derived {
             options,
             domain,
             groups,
+            refused,
             pool: Pool::default(),
             show,
             control,
@@ -227,7 +232,8 @@ impl Agent for Derived {
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         if item.cluster() == control::CLUSTER {
-            return self.control.fetch(item, self.groups.iter().map(Group::status), out);
+            let refused = self.refused.iter().filter_map(|group| group.status(self.options.interval));
+            return self.control.fetch(item, self.groups.iter().map(Group::status).chain(refused), out);
         }
         let At { group, place } = self.show.find(item).ok_or(Error::PMID)?;
         let values = self.groups.get(group).ok_or(Error::PMID)?.running.values(place).map_err(presentable)?;
@@ -267,8 +273,7 @@ impl Drop for Derived {
     }
 }
 
-/// Converts an error that stands in place of values. pmcd would take some codes that come from the operands' pmcd for
-/// failures of this agent.
+/// Replaces error codes that pmcd would take for failures of this agent. They come from the operands' pmcd.
 fn presentable(e: Error) -> Error {
     match e {
         Error::IPC | Error::TIMEOUT | Error::PMDANOTREADY | Error::PMDAREADY => Error::AGAIN,
@@ -326,11 +331,18 @@ impl Derived {
         }
         let roots = config.roots();
         // A group without definitions would only wait for its operands.
-        let groups: Vec<_> = config.groups.into_iter().filter(|group| !group.definitions.is_empty()).collect();
+        let (groups, empty): (Vec<_>, Vec<_>) =
+            config.groups.into_iter().partition(|group| !group.definitions.is_empty());
+        let mut refused: Vec<_> = empty.into_iter().filter_map(Refused::new).collect();
         self.problems = config.problems;
-        // Unchanged groups stay as they are, so that clients need not look up their names again.
-        if groups.len() == self.groups.len() && self.groups.iter().zip(&groups).all(|(old, new)| old.is_unchanged(new))
+        // Unchanged groups are kept, so that clients need not look up their names again.
+        if groups.len() == self.groups.len()
+            && self.groups.iter().zip(&groups).all(|(old, new)| old.is_unchanged(new))
+            && refused.iter().map(|group| &group.name).eq(self.refused.iter().map(|group| &group.name))
         {
+            for (old, new) in self.refused.iter_mut().zip(refused) {
+                old.count = new.count;
+            }
             for (old, new) in self.groups.iter_mut().zip(groups) {
                 old.adopt(new);
             }
@@ -355,6 +367,10 @@ impl Derived {
                 Err(e) => error!("a group is not started: {e}"),
             }
         }
+        for group in &mut refused {
+            group.inst = self.control.number(&group.name).ok();
+        }
+        self.refused = refused;
         self.control.save_groups();
         self.begin(Instant::now() + PATIENCE);
         self.list_problems();

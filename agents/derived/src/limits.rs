@@ -1,4 +1,4 @@
-//! Limits of what the sources of operands can use up, for each group. The README has the table.
+//! Limits on the resources that the sources of operands can use up, for each group. The README has the table.
 
 /// Longest answer of a pmcd or an agent, in bytes.
 pub(crate) const ANSWER: u32 = 64 << 20;

@@ -29,7 +29,7 @@ impl Loading {
         self.asked.then(|| self.busy.and_then(|busy| busy.checked_sub(OWED)).map_or(now, |due| due.max(now)))
     }
 
-    /// Records that a load has ended which began at `start`.
+    /// Records the end of a load that began at `start`.
     pub(crate) fn done(&mut self, start: Instant) {
         let now = Instant::now();
         self.asked = false;

@@ -1,4 +1,4 @@
-//! Daemon `pmdaderived`, and its option `--check`.
+//! Daemon `pmdaderived`, and its options `--check` and `--write`.
 
 fn main() -> std::process::ExitCode {
     if let Some(ended) = pmda_derived::check(std::env::args_os()) {

@@ -26,7 +26,7 @@ pub(crate) struct Metric {
     pub(crate) help: String,
     /// Pairs of a name and a value in JSON.
     pub(crate) labels: Vec<(String, String)>,
-    /// Definition among those of the group.
+    /// Identifier of the definition in its group.
     pub(crate) id: DefinitionId,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn shown<'a>(
 #[derive(Debug, Default)]
 pub(crate) struct List {
     instances: Vec<(Inst, String)>,
-    /// Indices into `instances`, sorted by instance identifier.
+    /// Indexes into `instances`, sorted by instance identifier.
     by_number: Vec<u32>,
     /// Labels, if a client has requested them.
     labels: Option<Labels>,
@@ -128,14 +128,14 @@ impl List {
         List { instances, by_number, labels: None }
     }
 
-    /// Returns the memory that the list needs, in bytes.
+    /// Returns the memory of the list, in bytes.
     pub(crate) fn size(&self) -> usize {
         let names: usize = self.instances.iter().map(|(_, name)| name.len()).sum();
         let each = size_of::<(Inst, String)>() + size_of::<u32>();
         names + each * self.instances.len() + self.labels.as_ref().map_or(0, Labels::size)
     }
 
-    /// Adds labels.
+    /// Adds labels to the list.
     pub(crate) fn labelled(self, labels: Labels) -> List {
         List { labels: Some(labels), ..self }
     }
@@ -152,7 +152,7 @@ impl List {
         instance(self.by_number.get(at.ok()?)?).map(|(_, name)| name.as_str())
     }
 
-    /// Returns whether the list contains every instance that `values` has.
+    /// Returns whether the list contains every instance of `values`.
     pub(crate) fn is_of(&self, values: &Column) -> bool {
         values.iter().all(|(inst, _)| inst.is_some_and(|inst| self.find(inst).is_some()))
     }

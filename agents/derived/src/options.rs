@@ -41,7 +41,11 @@ fn add_check(command: Command) -> Command {
     let path = Arg::new("check").long("check").value_name("PATH");
     let tsv = Arg::new("tsv").long("tsv").requires("check").action(ArgAction::SetTrue);
     let samples = Arg::new("samples").long("samples").value_name("N").requires("check").default_value("0");
+    let archive = Arg::new("archive").long("archive").value_name("ARCHIVE");
+    let write = Arg::new("write").long("write").value_name("ARCHIVE").requires("archive").requires("config");
     command
+        .arg(archive.help("--check, --write: evaluate the definitions over the records of this archive"))
+        .arg(write.conflicts_with("check").help("Write the metrics to this new archive, and exit"))
         .arg(path.help("Check the definitions in PATH, print their descriptors or errors, and exit"))
         .arg(tsv.help("--check: print one line for each definition, with tab-separated fields"))
         .arg(samples.help("--check: also print the values after N samples").value_parser(value_parser!(u32)))
@@ -59,10 +63,10 @@ pub(crate) fn ask(setup: &mut Setup) {
     interval.help("Seconds, or an interval with its unit, such as 500msec or 2min.");
 }
 
-/// Longest time that can be set. The agent adds up to some multiples of it to the present time.
+/// Longest time that can be set. The agent adds small multiples of it to the present time, which must not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Parses a time that is neither zero, with which the sampler would never pause, nor longer than 366 days.
+/// Parses a time longer than zero and at most 366 days. With a time of zero the sampler would never pause.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     match pmapi::interval::parse(text) {
         Ok(Duration::ZERO) => Err("the time must not be zero".into()),

@@ -11,8 +11,9 @@ use pmda::{Instances, PollSet};
 use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};
 
-/// Running group. A thread of its own samples operands of a pmcd (`Sampled`). Operands of agents that are started for
-/// the group are fetched when a client asks (`Direct`). No method waits for pmcd, because pmcd waits for the agent.
+/// Running group. Operands of a pmcd are sampled by a thread of the group (`Sampled`). Operands of agents that are
+/// started for the group are fetched when a client asks (`Direct`). No method waits for pmcd, because pmcd waits for
+/// the agent.
 ///
 /// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Running::begin`]
 /// returned last.
@@ -63,7 +64,7 @@ pub(crate) trait Running: Debug {
     /// Replaces the definitions. The operands come from the same source as before.
     fn reload(&mut self, group: GroupConfig);
 
-    /// Returns whether the agent may report that it is ready, as far as this group is concerned.
+    /// Returns whether this group lets the agent report that it is ready.
     fn is_ready(&self) -> bool;
 
     /// Adds the file descriptors and times that [`Running::wake`] has to be called for.

@@ -24,7 +24,7 @@ use crate::sampler::snapshot::{Known, Slot};
 /// Values expire when they are older than the interval by more than this.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Group whose operands are metrics of a pmcd, sampled by a thread of its own. Dropping it ends the thread without
+/// Group whose operands are metrics of a pmcd, sampled by a separate thread. Dropping it ends the thread without
 /// joining it, because the thread may be waiting for pmcd.
 #[derive(Debug)]
 pub(crate) struct Sampled {
@@ -33,12 +33,12 @@ pub(crate) struct Sampled {
     /// Progress of the last command of each kind.
     sample: RefCell<Progress>,
     apply: Progress,
-    /// End of waiting for the last reload.
+    /// Deadline for waiting for the last reload.
     bound_by: Instant,
     /// Reaches end of file when the agent no longer has to wait for the first snapshot.
     first: OwnedFd,
     interval: Duration,
-    /// What the sampler had published when the current request began or stopped waiting.
+    /// Data that the sampler had published when the current request began or stopped waiting.
     now: Published,
     /// Deadline for waiting in the current request.
     until: Instant,
@@ -99,7 +99,7 @@ impl Sampled {
         self.apply = progress;
     }
 
-    /// Requests a sample of metrics that have none, and adopts it if it is complete before the deadline.
+    /// Requests a sample of metrics that have no values, and adopts the sample if it is complete before the deadline.
     fn wait(&mut self) {
         self.ask();
         if self.now.outcome.is_ok() {

@@ -1,4 +1,4 @@
-//! Metrics of all groups in the name space. A name keeps its PMID for ever.
+//! Metrics of all groups in the name space. A name keeps its PMID forever.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Show {
         self.indoms.get(&serial).copied()
     }
 
-    /// Replaces the metrics `old` of a group by `new`. Returns the places of those that cannot be shown, with the
+    /// Replaces the metrics `old` of a group by `new`. Returns the places of the metrics that cannot be shown, with the
     /// reasons.
     pub(crate) fn replace(
         &mut self,
@@ -132,7 +132,7 @@ impl Show {
         let number = self.items.store(name, ())?.word();
         let cluster = u16::try_from(number / CLUSTER + 1 + u32::from(control::CLUSTER)).ok();
         let item = cluster.and_then(|cluster| Item::try_new(cluster, (number % CLUSTER) as u16));
-        Ok(item.ok_or("no number is left for a metric")?)
+        Ok(item.ok_or("all numbers for metrics are in use")?)
     }
 
     fn insert(&mut self, item: Item, derived: &metrics::Metric, group: (usize, &str)) -> Start<()> {
@@ -153,12 +153,12 @@ impl Show {
         Ok(self.dynamic.insert(&metric)?)
     }
 
-    /// Returns the agent's domain that stands for an operands' domain. Each group has domains of its own, because the
-    /// instances come from its own pmcd.
+    /// Returns the agent's domain that stands for an operands' domain. Groups do not share domains, because the
+    /// instances of each group come from its pmcd.
     fn indom(&mut self, operand: InDom, (group, group_name): (usize, &str)) -> Start<Serial> {
         let number = domain(&mut self.serials, &format!("{group_name}:{operand}"), limits::DOMAINS)?;
         let serial = Serial::try_new(number + control::SERIALS).filter(|serial| *serial < SERIALS);
-        let serial = serial.ok_or("no number is left for an instance domain")?;
+        let serial = serial.ok_or("all numbers for instance domains are in use")?;
         if self.indoms.insert(serial, (group, operand)).is_none() {
             let mut indom = InDomDef::new(serial);
             indom.help(
@@ -171,7 +171,7 @@ impl Show {
     }
 }
 
-/// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept for ever,
+/// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept forever,
 /// and a source of operands could report another domain each time.
 fn domain(numbers: &mut Cache<()>, name: &str, limit: usize) -> Start<u32> {
     if numbers.len() >= limit && numbers.named(name).is_none() {

@@ -15,8 +15,8 @@ use pcp_pdu::handshake::{Features, encode_creds};
 use pmapi::{Atom, Error};
 use tempfile::TempDir;
 
-/// Script that is started in place of an agent. It runs a good agent, or, while the file `bad` exists, fails as `$1`
-/// says. Each start appends the process identifier to a file.
+/// Script that is started in place of an agent. It runs a good agent. While the file `bad` exists, it fails instead, in
+/// the way that `$1` selects. Each start appends the process identifier to a file.
 const SCRIPT: &str = "\
 echo $$ >> pids.$2
 good() { exec \"PMDADERIVED\" -d 405 -c /dev/null -l good.log --username USER; }
@@ -277,7 +277,7 @@ fn one_that_is_not_ready() {
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
 }
 
-/// Includes an agent that does not read its input, where it would see that this agent has ended.
+/// The started agent does not read its input, so it cannot notice that this agent has ended.
 #[test]
 fn they_end_when_the_agent_is_killed() {
     let mut derived = Derived::start(&group("one", "mute"));
@@ -357,5 +357,5 @@ fn one_that_would_start_others() {
     ));
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"), "{}", derived.log());
     let log = fs::read_to_string(derived.path("inner.log")).unwrap();
-    assert!(log.contains("an agent that was started for its metrics starts no others"), "{log}");
+    assert!(log.contains("an agent that was itself started for its metrics cannot start agents"), "{log}");
 }

@@ -49,7 +49,7 @@ fn a_fetch_allocates_nothing() {
         request.clear();
         let pmids = items.iter().map(|item| Some(PmId::new(domain, *item)));
         metadata::encode_fetch(&mut request, 0, 0, pmids).unwrap();
-        // The nine instances have two words each, and their names and values take as many bytes again.
+        // The reply has two words for each of the nine instances, and at least as many bytes of names and values.
         fetch(&mut engine, &request) > 150
     };
     while !all_there() {

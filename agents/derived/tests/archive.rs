@@ -43,6 +43,9 @@ fn recorded_and_replayed() {
         pmcd.run("pmlogger", ["-c", &path("log"), "-l", &path("pmlogger.log"), "-s", "40", &path("archive")]).text;
     assert!(fs::exists(path("archive.0")).unwrap(), "{text}{}", fs::read_to_string(path("pmlogger.log")).unwrap());
 
+    if !pcp.has_python() {
+        return;
+    }
     // `-u` prints each record, without interpolation. Debian's Python has PCP's module.
     let metrics = ["count_step", "square_step", "both"];
     let mut pmrep = Command::new("/usr/bin/python3");

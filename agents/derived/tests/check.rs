@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pmdaderived");
@@ -32,6 +34,64 @@ fn check(files: &[(&str, &str)], options: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text.replace(&format!("{}/", config.display()), ""))
 }
 const LOG: &str = "LOG";
+
+/// A file's name, and so its errors, may have any characters.
+#[test]
+fn texts_of_the_configuration_steer_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("\x1b[2J.toml"), "[group.a]\nodd = 1\n").unwrap();
+    // script(1) gives the command a terminal.
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", "\"$BINARY\" --check \"$DIR\"", "/dev/null"]).stdin(std::process::Stdio::null());
+    let output =
+        terminal.env("BINARY", BINARY).env("DIR", dir.path()).env("PMNS_DEFAULT", "/dev/null").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(r"\u{1b}[2J.toml") && !text.contains('\x1b'), "{text:?}");
+}
+
+/// An agent is a program, which a user who may write the file or replace it would choose.
+#[test]
+fn files_that_others_may_write_start_no_agents() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, started) = (dir.path().join("config"), dir.path().join("started"));
+    fs::create_dir(&config).unwrap();
+    let file = config.join("a.toml");
+    let text = format!(
+        "[group.a.metric]\nx = 'a.b'\n[group.a]\nagent = {{ domain = 7, command = ['touch', '{}'] }}\n",
+        started.display()
+    );
+    fs::write(&file, text).unwrap();
+    let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let run = || {
+        let mut check = Command::new(BINARY);
+        let output = check.arg("--check").arg(&config).env("PMNS_DEFAULT", "/dev/null").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (path, mode, normal, reason) in [
+        (&file, 0o646, 0o644, "other users may write to it (mode 646)"),
+        (&config, 0o757, 0o755, "config can be changed by every user"),
+    ] {
+        allow(path, mode);
+        let text = run();
+        assert!(text.contains("this file may start no agents") && text.contains(reason), "{text}");
+        assert!(!started.exists());
+        allow(path, normal);
+    }
+    run();
+    assert!(started.exists());
+    fs::remove_file(&started).unwrap();
+    for (path, normal, reason) in [
+        (&file, 0o644, "its access control list lets user 54321 write to it"),
+        (&config, 0o755, "config can be changed by user 54321 (access control list)"),
+    ] {
+        testkit::let_user_write(path, 54321);
+        let text = run();
+        assert!(text.contains("this file may start no agents") && text.contains(reason), "{text}");
+        assert!(!started.exists());
+        // This changes the mask of the list.
+        allow(path, normal);
+    }
+}
 
 const GOOD: &str = "
 [group.own]
@@ -95,7 +155,7 @@ Arithmetic expression expected to follow PLUS
 [b.toml:7] Semantic error: derived metric c: definition refers to itself: c -> a -> b -> c
 [b.toml:8] Semantic error: derived metric d: definition refers to itself: d -> d
 [b.toml:9] Semantic error: derived metric unknown: operand derived.control.nothing: Unknown operand metric
-[c.toml:1] Error: unknown key \"nonsense\"; there are metric, group
+[c.toml:1] Error: unknown key \"nonsense\"; the known keys are metric, group
 nonsense = 1
 ^
 ";

@@ -16,7 +16,7 @@ step = delta(operand.count)
 speed = rate(operand.count)
 ";
 
-/// The counter grows by one with each sample, so a difference is the number of samples that it is over.
+/// The counter grows by one with each sample, so a difference equals the number of samples since the earlier value.
 #[test]
 #[ignore = "needs PCP"]
 fn clients_do_not_disturb_each_other() {

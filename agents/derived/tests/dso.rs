@@ -1,4 +1,4 @@
-//! The agent as a shared object in pmcd: its threads send requests to the process that they are in.
+//! The agent as a shared object in pmcd: its threads send requests to the pmcd that has loaded it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -129,7 +129,7 @@ fn an_operand_changes_its_type() {
     pmcd.run("pmstore", ["operand.kind", "double"]).ok();
     let after = descriptor("value 5");
     assert!(after.contains("double") && after.contains("Units: sec"), "{after}");
-    // The type changes again, without a time in which the metric does not exist.
+    // The type changes again. The metric exists at all times.
     pmcd.run("pmstore", ["operand.kind", "u32"]).ok();
     let again = descriptor("value 14");
     assert_eq!(again, before);

@@ -53,7 +53,7 @@ fn derived(dir: &Path) -> Pmcd {
     let pmda = dir.join("pmda");
     assert!(Command::new(binary).arg("-c").arg(&conf).arg("--write-pmda").arg(&pmda).status().unwrap().success());
     let agent = Agent::new("derived", 404, binary).pmns(&pmda.join("pmns"));
-    // As long as pmcd waits by itself.
+    // The default timeout of pmcd, instead of the test kit's longer one.
     pcp.pmcd().options(["-t", "5"]).agent(agent.args(["-c", conf.to_str().unwrap(), "-U", "root"])).start()
 }
 
@@ -82,7 +82,7 @@ fn as_clients_derive_it() {
     }
 }
 
-/// pmcd waits five seconds for an agent. So this agent must wait less for the agents that it has started.
+/// pmcd waits five seconds for an agent. So agent derived must wait less than that for the agents that it has started.
 #[test]
 #[ignore = "needs PCP"]
 fn an_agent_that_hangs_does_not_take_this_one_with_it() {
@@ -92,7 +92,7 @@ fn an_agent_that_hangs_does_not_take_this_one_with_it() {
     assert!(ncpu().contains("value "), "{}", ncpu());
     let derived = pmcd.agent_pid("derived").unwrap();
     let children = std::fs::read_to_string(format!("/proc/{derived}/task/{derived}/children")).unwrap();
-    // There is another child, which ends this one when the agent is killed.
+    // Another child process ends pmdalinux when the agent is killed.
     let linux = Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap());
     kill(linux, Signal::SIGSTOP).unwrap();
     assert!(ncpu().contains("Try again"), "{}", ncpu());

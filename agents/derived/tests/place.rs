@@ -54,7 +54,7 @@ fn among_the_metrics_of_another_agent() {
     assert_eq!(names("of"), "of.another.kind\n");
     assert!(!names("derived").contains("derived.bin"));
 
-    // pmcd does not know a new name until its name space is loaded again.
+    // pmcd learns a new name only when it loads its name space again.
     fs::write(&config, CONFIG.replace("sample.twice", "sample.doubled")).unwrap();
     pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
     until(&pmcd, "pminfo", &["-f", "of.another.kind"], "value 3600");
@@ -95,7 +95,7 @@ fn names_that_pmcd_has_already() {
             "Error: disk has other metrics below it",
             "derived.c",
             "disk.mine",
-            "Warning: pmcd does not know yet of disk.new: Install the agent again",
+            "Warning: pmcd's name space does not have disk.new yet: run Install again",
             "disk.new"
         ]
     );

@@ -59,7 +59,7 @@ fn as_clients_derive_it() {
     }
 }
 
-/// The operand counts the fetches that reach it.
+/// The operand's value is the number of fetches that have reached it.
 #[test]
 #[ignore = "needs PCP"]
 fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pmapi::Atom;
 use scene::{Scene, client, until};
-use testkit::Pmcd;
+use testkit::{Pmcd, wait_for};
 
 const CONFIG: &str = "one = sample.long.one\ntwo = one + 1\nbins = sample.bin\nlast = sample.long.million\n";
 const REORDERED: &str =
@@ -126,4 +126,34 @@ fn names_are_there_when_a_store_has_been_answered() {
     });
     // On a busy machine binding may take longer. If the agent did not wait for names, there would never be any.
     assert!(found.count() > 0);
+}
+
+/// A group has an instance although none of its definitions is valid, and the controls of libpcp set debug options.
+#[test]
+#[ignore = "needs PCP"]
+fn what_is_refused_is_counted_and_debug_output_is_on_request() {
+    let scene = Scene::new("wrong = sample.long.one +\nworse = (\n");
+    let pmcd = scene.start(&["-t", "100msec"]);
+    let bad = until(&pmcd, "pminfo", &["-f", "derived.control.definitions.bad"], "value");
+    assert!(bad.contains("or \"derived\"] value 2"), "{bad}");
+    let good = pmcd.run("pminfo", ["-f", "derived.control.definitions.good", "derived.control.samples"]).ok();
+    assert_eq!(good.matches("or \"derived\"] value 0").count(), 2, "{good}");
+    assert!(!pmcd.log("derived").contains("parsed as"));
+
+    scene.write(&format!("#control DEBUG_SYNTAX=1,DEBUG_SEMANTICS=1\n#control DEBUG_EVAL=1\n{CONFIG}{BAD}"));
+    pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();
+    until(&pmcd, "pminfo", &["-f", "derived.two"], "value 2");
+    wait_for("the values in the log", || pmcd.log("derived").contains("Debug: two at "));
+    let log = pmcd.log("derived");
+    for part in [
+        "two = one + 1: parsed as #0 one, #1 1, #2 (#0 + #1)",
+        "wrong = sample.long.one +: refused: ",
+        "two: bound: Desc {",
+        "missing: not bound: operand no.such.metric: Unknown operand metric",
+        " s: 1 value: 2\n",
+        " s: 9 values: 100=100 200=200",
+    ] {
+        assert!(log.contains(part), "{part} is not in\n{log}");
+    }
+    assert!(pmcd.run("pminfo", ["-f", "derived.control.definitions.bad"]).ok().contains("or \"derived\"] value 2"));
 }

@@ -46,7 +46,7 @@ fn main() {
 }
 
 impl Scene {
-    /// Returns the C agent, if it is installed, and this one, on files below a home directory.
+    /// Returns the C agent, if it is installed, and this agent, both for the files of a home directory.
     fn agents(&self, home: &Home) -> (Option<Program>, Program, Vec<Registry>) {
         let tmp = home.path("tmp");
         let registries = self.write(&tmp.join("mmv"));

@@ -1,5 +1,5 @@
-//! The agent's control metrics. Names and types are those of PCP's agent. The lines of help text have its order, so that
-//! `qa/run` can exchange them.
+//! The agent's control metrics. Names and types are those of PCP's agent. The lines of help text have its order, so
+//! that `qa/run` can exchange them.
 
 use std::ffi::OsStr;
 use std::str;
@@ -14,7 +14,7 @@ const DEBUG: Item = Item::new(CONTROL_CLUSTER, 1);
 const FILES: Item = Item::new(CONTROL_CLUSTER, 2);
 const METRICS: Item = Item::new(CONTROL_CLUSTER, 3);
 
-/// Returns whether this is PCP 7 or later, whose agent accepts debug options by name and counts metrics.
+/// Returns whether the installed PCP is version 7 or later. Its agent accepts debug options by name and counts metrics.
 pub(crate) fn is_newer(config: &Config) -> bool {
     let version = config.var("PCP_VERSION").and_then(OsStr::to_str).unwrap_or_default();
     version.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major: u32| major >= 7)

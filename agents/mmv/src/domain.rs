@@ -10,14 +10,17 @@ pub(crate) struct Domain(Vec<(Inst, Box<str>)>);
 
 impl Domain {
     pub(crate) fn new<'a>(instances: impl Iterator<Item = (Inst, &'a [u8])>) -> Domain {
-        Domain(instances.map(|(inst, name)| (inst, shown(&String::from_utf8_lossy(name)))).collect())
+        Domain(instances.map(|(inst, name)| (inst, shown(name))).collect())
     }
 }
 
-/// Returns the exported name of an instance. PCP's tools print names as they are, so that characters of a file that act
-/// on a terminal are escaped here.
-fn shown(name: &str) -> Box<str> {
-    if name.chars().any(is_control) { Escaped(name).to_string().into() } else { name.into() }
+/// Returns the exported name of an instance. Control characters are escaped, because PCP's tools print names as they
+/// are and a file could act on a terminal.
+fn shown(name: &[u8]) -> Box<str> {
+    let name = String::from_utf8_lossy(name);
+    // Most names are ASCII, of which all bytes are compared at once.
+    let is_plain = name.bytes().fold(true, |all, byte| all & (b' '..=b'~').contains(&byte));
+    if !is_plain && name.chars().any(is_control) { Escaped(name).to_string().into() } else { (*name).into() }
 }
 
 impl Instances for Domain {

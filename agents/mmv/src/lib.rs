@@ -41,19 +41,19 @@ pub struct Files<const DOMAIN: u16> {
     controls: Dynamic,
     /// Counters of files that limits have left out.
     budgets: Budgets,
-    /// The names of the metrics of those counters, until they are added to the controls.
+    /// Names of the limits' metrics, until they are added to the controls.
     limits: Vec<String>,
     /// Number of changes of the files so far.
     version: u64,
     trees: Trees,
-    /// The instance domains that requests have used since the last change.
+    /// Instance domains that requests have used since the last change.
     domains: HashMap<Serial, Domain>,
     debug: i32,
     /// Whether the control metrics are those of PCP 7.
     newer: bool,
-    /// Time of the next check of all files. Clients that ask everything about many metrics send thousands of requests.
-    /// Checks therefore take at most a tenth of the time, but are never more than a second apart. A fetch checks only
-    /// the directory and the files of its metrics.
+    /// Time of the next check of all files. A client that asks everything about many metrics sends thousands of
+    /// requests. Checks therefore take at most a tenth of the time, but are never more than a second apart. A fetch
+    /// checks only the directory and the files of its metrics.
     due: Option<Instant>,
 }
 
@@ -97,14 +97,17 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         let start = Instant::now();
-        if request == Request::Store || self.due.is_none_or(|due| start >= due) {
-            let changed = self.files.refresh();
-            self.take_note(changed);
+        self.trees.begin();
+        let is_due = request == Request::Store || self.due.is_none_or(|due| start >= due);
+        let changed = match request {
+            Request::Fetch(items) if is_due => self.files.refresh_all(&mut items.iter()),
+            Request::Fetch(items) => self.files.refresh_for(&mut items.iter()),
+            _ => is_due && self.files.refresh(),
+        };
+        if is_due {
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
-        } else if let Request::Fetch(items) = request {
-            let changed = self.files.refresh_for(&mut items.iter());
-            self.take_note(changed);
         }
+        self.take_note(changed);
         if let Request::Instance(serial) | Request::InstanceLabels(serial) = request {
             if let Ok(instances) = self.files.instances(serial) {
                 self.domains.entry(serial).or_insert_with(|| Domain::new(instances));
@@ -184,12 +187,11 @@ static OPEN_FILES: AtomicUsize = AtomicUsize::new(Collection::OPEN_FILES);
 
 /// Lets the agent keep half as many files open as the system allows the process.
 ///
-/// Only for a process that is nothing but the agent: pmcd, which loads the shared object, needs its descriptors for
-/// clients.
+/// Only the agent's own process may call this: pmcd, which loads the shared object, needs its descriptors for clients.
 pub fn allow_many_files() {
     let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
-        // The other half is for other purposes.
+        // The other half remains for other purposes.
         OPEN_FILES.fetch_max(usize::try_from(hard / 2).unwrap_or(usize::MAX), Relaxed);
     }
 }

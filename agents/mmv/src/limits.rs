@@ -1,19 +1,20 @@
-//! The agent's limits on the cost of files, in all and for each user.
+//! The agent's limits on the cost of files, in total and for each user.
 //!
-//! Files are charged to their owner, those of a subordinate user to the user to whom it is delegated. The log says once
-//! for each user that a limit has left out files, and control metrics count them. These metrics can be fetched at any
-//! time; clients that list all names see them after the first file was left out.
+//! Files are charged to their owner, those of a subordinate user to the user to whom it is delegated. The log reports
+//! once for each user that a limit has left out files, and control metrics count these files. The control metrics can
+//! be fetched at any time, but lists of names include them only after a file has been left out.
 //!
 //! | `--limit` | default | what | metric `mmv.control.limits.` |
 //! |---|---|---|---|
 //! | `user-files` | 1250 | files of a user, including skipped ones | `files` |
-//! | `files` | 4000 | files in all, at most 4095 | `files` |
-//! | `user-memory` | 44 | MiB for the files of a user | `memory` |
-//! | `memory` | 176 | MiB for all files | `memory` |
+//! | `files` | 4000 | files in total, at most 4095 | `files` |
+//! | `user-memory` | 36 | MiB for the files of a user | `memory` |
+//! | `memory` | 144 | MiB for all files | `memory` |
 //! | `file-memory` | 8 | MiB of data in a file, without holes | `memory` |
-//! | `user-values` | 120000 | values of a user; a text counts as 8, a label as 40, an instance as 1 | `values` |
-//! | `values` | 480000 | values in all | `values` |
-//! | `user-work` | 6000 | microseconds of processor time per request for changes of a user's files; more are delayed | `delayed` |
+//! | `user-values` | 120000 | values of a user; a text counts as 10, a label as 40, an instance as 1, the first component of a file's names as 4, each further one as 16, and each 32 bytes of a long name beyond 32 as 1 | `values` |
+//! | `values` | 300000 | values in total | `values` |
+//! | `user-work` | 4500 | microseconds of processor time per request for changes of a user's files; more are delayed | `delayed` |
+//! | `work` | 4000 | microseconds of processor time per request for changes of all files; more are delayed, and users take turns | `delayed` |
 //! | `names` | 6144 | names of the directory that one request reads; the next requests continue | |
 //!
 //! When all users together have used up a limit, a user who has less gets room from the user who has most. The log has
@@ -34,7 +35,7 @@ use crate::CONTROL_CLUSTER;
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     /// Sets a limit: user-files, files, user-memory, memory, file-memory (MiB), user-values, values, user-work
-    /// (microseconds) or names.
+    /// or work (microseconds), or names.
     #[arg(long = "limit", value_name = "NAME=NUMBER", action = ArgAction::Append)]
     limits: Vec<Setting>,
 }
@@ -58,7 +59,7 @@ struct Setting {
 type Set = fn(&mut Limits, u64);
 
 /// The names of the limits, and functions that set them.
-const NAMES: [(&str, Set); 9] = [
+const NAMES: [(&str, Set); 10] = [
     ("user-files", |limits, n| limits.user_files = n),
     ("files", |limits, n| limits.files = n),
     ("user-memory", |limits, n| limits.user_memory = n << 20),
@@ -67,6 +68,7 @@ const NAMES: [(&str, Set); 9] = [
     ("user-values", |limits, n| limits.user_values = n),
     ("values", |limits, n| limits.values = n),
     ("user-work", |limits, n| limits.user_work = n * 1000),
+    ("work", |limits, n| limits.work = n * 1000),
     ("names", |limits, n| limits.names = n.max(1)),
 ];
 
@@ -82,7 +84,7 @@ impl FromStr for Setting {
     }
 }
 
-/// Counters of what the limits have left out.
+/// Counters of files that the limits have left out.
 #[derive(Debug)]
 pub(crate) struct Budgets([Budget; 4]);
 
@@ -98,7 +100,7 @@ const METRICS: [(Limit, &str, &str); 4] = [
     (
         Limit::Work,
         "delayed",
-        "Changed files that were read by a later request because their owner had changed too many.",
+        "Changed files that were left to a later request because their owner, or all users together, had changed too many.",
     ),
 ];
 
@@ -112,7 +114,7 @@ fn index_of(limit: Limit) -> usize {
 impl Budgets {
     pub(crate) fn new(limits: &Limits) -> Budgets {
         let mib = |bytes: u64| bytes >> 20;
-        let Limits { user_files, user_memory, user_values, user_work, files, memory, values, .. } = *limits;
+        let Limits { user_files, user_memory, user_values, user_work, files, memory, values, work, .. } = *limits;
         Budgets([
             Budget::new(format!("files, at most {user_files} per user and {files} in all")),
             Budget::new(format!(
@@ -121,7 +123,11 @@ impl Budgets {
                 mib(memory)
             )),
             Budget::new(format!("values of files, at most {user_values} per user and {values} in all")),
-            Budget::new(format!("changed files, at most {} us per user and request", user_work / 1000)),
+            Budget::new(format!(
+                "changed files, at most {} us per user and {} us in all in a request",
+                user_work / 1000,
+                work / 1000
+            )),
         ])
     }
 

@@ -1,7 +1,8 @@
 //! Names and descriptors of exported metrics.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 
 use mmv_reader::collection::{Collection, MetricDesc, Part};
@@ -55,17 +56,18 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
         }
         let mut found = None;
         for part in self.files.parts(name) {
-            let mut child = |component: &str, is_leaf: bool| {
-                let is_hidden = is_leaf && !part.is_alone() && !part.exports(&format!("{name}.{component}"));
+            let mut child = |component: &str, item: Option<Item>| {
+                // All names below the node begin with the same component.
+                let is_hidden = item.is_some_and(|item| !part.exports(name, item));
                 if !is_hidden && seen.is_first(part, component) {
-                    give(component, is_leaf);
+                    give(component, item.is_some());
                 }
             };
             let is_node = if let Some(tree) = self.trees.at_hand(part, self.domain) {
                 let children = tree.node(name).map(|node| node.children().rev());
-                children.map(|all| all.for_each(|node| child(node.name(), node.pmid().is_some())))
+                children.map(|all| all.for_each(|node| child(node.name(), node.pmid().map(PmId::item))))
             } else {
-                children_of(part, name).map(|all| all.iter().rev().for_each(|(name, is_leaf)| child(name, *is_leaf)))
+                children_of(part, name).map(|all| all.iter().rev().for_each(|(name, item)| child(name, *item)))
             };
             found = found.or(is_node);
         }
@@ -84,12 +86,13 @@ impl<const DOMAIN: u16> Catalog for Files<DOMAIN> {
         // The node `control` was registered first, so it comes last here.
         let control = self.files.heads().filter(|(head, _)| *head == CONTROL);
         let others = self.files.heads().rev().filter(|(head, _)| *head != CONTROL);
+        let mut whole = HashSet::new();
         for (head, part) in others.chain(control) {
-            if part.is_in_order() {
-                let names = part.metrics().rev().map(|(name, _)| name);
-                names.filter(|name| part.exports(name)).for_each(&mut *give);
-            } else {
+            if !part.is_in_order() && self.trees.at_hand(part, self.domain).is_some() {
                 self.traverse_part(part, &format!("{name}.{head}"), give);
+            } else if whole.insert(part.version()) {
+                let metrics = part.metrics().rev().filter(|(name, item)| part.exports(name, *item));
+                metrics.for_each(|(name, _)| give(name));
             }
         }
         Some(())
@@ -114,25 +117,29 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
         }
     }
 
-    /// Gives the exported names of a part that are at or below a name, if there is such a node.
+    /// Calls `give` with the exported names of a part at or below a node. Returns `None` if the node does not exist.
     fn traverse_part(&self, part: Part<'_>, name: &str, give: &mut dyn FnMut(&str)) -> Option<()> {
-        let mut give = |name: &str| {
-            if part.exports(name) {
-                give(name);
-            }
-        };
         if !part.is_in_order() {
-            return self.trees.of(part, self.domain).node(name).map(|node| node.each_name(&mut give));
+            if let Some(tree) = self.trees.at_hand(part, self.domain) {
+                let mut give = |name: &str| {
+                    if part.is_alone() || exports(part, name) {
+                        give(name);
+                    }
+                };
+                return tree.node(name).map(|node| node.each_name(&mut give));
+            }
         }
         let mut found = None;
-        for (full, _) in part.metrics().rev().filter(|(full, _)| below(full, name).is_some()) {
+        for (full, item) in part.metrics().rev().filter(|(full, _)| below(full, name).is_some()) {
             found = Some(());
-            give(full);
+            if part.exports(full, item) {
+                give(full);
+            }
         }
         found
     }
 
-    /// Returns whether a name is the node above the limits' metrics, while these are not listed.
+    /// Returns whether a name is that of the node above the limits' metrics, and these metrics are not listed yet.
     fn is_limits(&self, name: &str) -> bool {
         !self.limits.is_empty()
             && name.strip_prefix(&*self.prefix).and_then(|name| name.strip_prefix('.')) == Some(limits::NODE)
@@ -143,42 +150,61 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
     }
 }
 
-/// Components that were given, of parts that share components with others.
+/// Components that parts share, and that have been passed to the caller already, as hashes with a random key. There may
+/// be very many long ones.
 #[derive(Default)]
-struct Seen(HashSet<String>);
+struct Seen {
+    hasher: RandomState,
+    hashes: HashSet<u64>,
+}
 
 impl Seen {
-    /// Returns whether no other part has given a component.
+    /// Returns whether a component has not been passed to the caller yet.
     fn is_first(&mut self, part: Part<'_>, component: &str) -> bool {
-        part.is_alone() || self.0.insert(component.to_owned())
+        part.is_alone() || self.hashes.insert(self.hasher.hash_one(component))
     }
 }
 
-/// The trees of the parts that requests have used.
+/// Trees of the parts that requests have used.
 #[derive(Debug, Default)]
-pub(crate) struct Trees(RefCell<HashMap<u64, Rc<Tree>>>);
+pub(crate) struct Trees {
+    trees: RefCell<HashMap<u64, Rc<Tree>>>,
+    /// Number of metrics in the trees that the present request has built.
+    made: Cell<usize>,
+}
 
 impl Trees {
+    /// Resets the count of [`Trees::made`] for a new request.
+    pub(crate) fn begin(&self) {
+        self.made.set(0);
+    }
+
     /// Keeps the trees of unchanged parts.
     pub(crate) fn keep(&self, files: &Collection) {
         let versions: HashSet<u64> = files.versions().collect();
-        self.0.borrow_mut().retain(|version, _| versions.contains(version));
+        self.trees.borrow_mut().retain(|version, _| versions.contains(version));
     }
 
-    /// Returns the tree of a part, unless it has to be made and that takes long.
+    /// Returns the tree of a part, unless it has yet to be built and that would take long.
     fn at_hand(&self, part: Part<'_>, domain: pmda::pmapi::Domain) -> Option<Rc<Tree>> {
-        let has_tree = count(part) <= MANY || self.0.borrow().contains_key(&part.version());
-        has_tree.then(|| self.of(part, domain))
-    }
-
-    fn of(&self, part: Part<'_>, domain: pmda::pmapi::Domain) -> Rc<Tree> {
-        let mut trees = self.0.borrow_mut();
-        let tree = trees.entry(part.version()).or_insert_with(|| part.derive(|| Rc::new(tree(part, domain))));
-        Rc::clone(tree)
+        let mut trees = self.trees.borrow_mut();
+        if let Some(tree) = trees.get(&part.version()) {
+            return Some(Rc::clone(tree));
+        }
+        let made = self.made.get() + count(part);
+        if made > MANY {
+            return None;
+        }
+        self.made.set(made);
+        let tree = part.derive(|| Rc::new(tree(part, domain)));
+        trees.insert(part.version(), Rc::clone(&tree));
+        Some(tree)
     }
 }
 
-/// Number of metrics whose tree takes some milliseconds. It takes less time to look through the names for a few nodes.
+/// Largest number of metrics for which one request builds trees, which takes some milliseconds. For a few nodes of a
+/// larger part, a search through the names is faster. A traversal of such a part returns the names in the order of the
+/// files.
 const MANY: usize = 8192;
 
 fn count(part: Part<'_>) -> usize {
@@ -196,20 +222,26 @@ fn tree(part: Part<'_>, domain: pmda::pmapi::Domain) -> Tree {
     tree
 }
 
-/// Returns the rest of a full name below a node, empty for the node itself.
+/// Returns whether a metric of a part, given by its name, is exported.
+fn exports(part: Part<'_>, name: &str) -> bool {
+    part.item(name).is_some_and(|item| part.exports(name, item))
+}
+
+/// Returns the part of a full name below a node. It is empty for the node itself.
 fn below<'a>(full: &'a str, node: &str) -> Option<&'a str> {
     let rest = full.strip_prefix(node)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
 }
 
-/// Finds the children of a node without a tree, in the order of a tree, and whether each is a metric.
-fn children_of<'a>(part: Part<'a>, node: &str) -> Option<Vec<(&'a str, bool)>> {
+/// Returns the children of a node without a tree, in the order that a tree would have, and the items of those that are
+/// metrics.
+fn children_of<'a>(part: Part<'a>, node: &str) -> Option<Vec<(&'a str, Option<Item>)>> {
     let (mut found, mut children, mut inner) = (None, Vec::new(), HashSet::new());
-    for rest in part.metrics().filter_map(|(full, _)| below(full, node)) {
+    for (rest, item) in part.metrics().filter_map(|(full, item)| Some((below(full, node)?, item))) {
         found = Some(());
         match rest.split_once('.') {
-            Some((component, _)) if inner.insert(component) => children.push((component, false)),
-            None if !rest.is_empty() => children.push((rest, true)),
+            Some((component, _)) if inner.insert(component) => children.push((component, None)),
+            None if !rest.is_empty() => children.push((rest, Some(item))),
             _ => {}
         }
     }
@@ -244,7 +276,8 @@ mod tests {
                 children.collect::<Vec<_>>()
             });
             let found = children_of(part, &node);
-            let found = found.map(|all| all.into_iter().map(|(name, is_leaf)| (name.to_owned(), is_leaf)).collect());
+            let found =
+                found.map(|all| all.into_iter().map(|(name, item)| (name.to_owned(), item.is_some())).collect());
             assert_eq!(found, expected, "{node}");
         }
         assert_eq!(children_of(part, "mmv.app").map(|all| all.len()), Some(5));

@@ -6,11 +6,13 @@
 //! | `fetch` | a fetch of 1,000 metrics of 10 instances: time, CPU time of the agent for each value, and its memory |
 //! | `meta` | `pminfo -fdlmtT` of 27,000 lines: CPU time of the agent |
 //! | `start` | 100 sources of 100 metrics: time until the agent answers, and its memory |
-//! | `thousand` | 1,000 sources of 10 metrics, for this agent only |
-//! | `hang`, `trickle`, `script` | longest request of other clients while one source is bad, and is asked |
+//! | `thousand` | 1,000 sources of 10 metrics: start and memory, fetches of one and of all, threads, and one that hangs |
+//! | `hang`, `trickle`, `script` | longest request of other clients while one source is bad, and a client fetches its metrics |
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
+#[path = "../tests/scene/both.rs"]
+mod both;
 mod server;
 
 use std::collections::BTreeMap;
@@ -22,33 +24,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use both::By;
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use pcp_client::{Context, Settings};
 use server::Server;
 use tempfile::TempDir;
-use testkit::{Agent, Pcp, Pmcd};
-
-/// An agent, PCP's or this one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum By {
-    Pcp,
-    Us,
-}
+use testkit::{Pcp, Pmcd};
 
 const BOTH: [By; 2] = [By::Pcp, By::Us];
 
-/// Names of the agent's metrics.
-const NAMES: &str = "root {\n openmetrics 144:*:*\n}\n";
-
-/// A configuration directory.
+/// Configuration directory that both agents read.
 struct Scene {
     pcp: Pcp,
     dir: TempDir,
     server: Server,
 }
 
-/// An agent under a pmcd of its own.
+/// An agent under its own pmcd.
 struct Running {
     pmcd: Pmcd,
     started: Duration,
@@ -78,19 +71,7 @@ impl Scene {
     }
 
     fn start(&self, by: By) -> Running {
-        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
-        let binary = match by {
-            By::Us => PathBuf::from(env!("CARGO_BIN_EXE_pmdaopenmetrics")),
-            By::Pcp => {
-                let program = Path::new(self.pcp.config("PCP_PMDAS_DIR")).join("openmetrics/pmdaopenmetrics.python");
-                let script = self.path("python");
-                fs::write(&script, format!("#!/bin/sh\nexec /usr/bin/python3 {} \"$@\"\n", program.display())).unwrap();
-                fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-                script
-            }
-        };
-        let agent = Agent::new("openmetrics", 144, binary).names(NAMES).not_ready();
-        let agent = agent.args(["-l", "openmetrics.log", "-u", &user, "-c"]).args([self.path("config.d")]);
+        let agent = both::agent(&self.pcp, self.dir.path(), by);
         let begin = Instant::now();
         let pmcd = self.pcp.pmcd().agent(agent).options(["-t", "60"]).start();
         let mut running = Running { pmcd, started: Duration::ZERO };
@@ -126,9 +107,14 @@ impl Running {
 
     /// Resident memory of the agent, in MB.
     fn memory(&self) -> f64 {
+        self.status("VmRSS") / 1024.0
+    }
+
+    /// Number in a line of the status of the agent's process.
+    fn status(&self, name: &str) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
     }
 }
 
@@ -231,41 +217,90 @@ fn start() {
     figures.show("start: 100 sources of 100 metrics");
 }
 
-/// Very many sources.
+/// Very many sources: their start, compared with PCP's agent, and then fetches from this agent.
 fn thousand() {
     let scene = Scene::new();
-    for source in 0..1000 {
+    for source in 0..998 {
         scene.url(&format!("source{source}"), &format!("/m/10/0/{source}"));
     }
-    let agent = scene.start(By::Us);
+    scene.url("good", "/m/10/10");
+    scene.url("bad", "/bad/hang");
     let mut figures = Figures::default();
-    figures.add(0, "start, s", By::Us, agent.started.as_secs_f64());
-    let mut client = agent.client();
-    let begin = Instant::now();
-    let mut names = client.traverse("openmetrics").unwrap();
-    while names.len() < 10_000 {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{} metrics", names.len());
-        names = client.traverse("openmetrics").unwrap();
+    for by in BOTH {
+        let agent = scene.start(by);
+        figures.add(0, "start, s", by, agent.started.as_secs_f64());
+        figures.add(1, "memory after the start, MB", by, agent.memory());
+        if by == By::Us {
+            fetches_of_a_thousand(&agent, &mut figures);
+            with_one_bad(&scene, &agent, &mut figures);
+        }
     }
-    figures.add(1, "until all have metrics, s more", By::Us, begin.elapsed().as_secs_f64());
-    names.retain(|name| name.contains(".source"));
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let pmids: Vec<_> = client.lookup_names(&names).unwrap().into_iter().flatten().collect();
-    let mut times = Vec::new();
-    let before = agent.cpu();
-    for _ in 0..10 {
-        let begin = Instant::now();
-        client.fetch(&pmids).unwrap();
-        times.push(begin.elapsed());
-    }
-    times.sort_unstable();
-    figures.add(2, "fetch of all, median, ms", By::Us, milliseconds(times[5]));
-    figures.add(3, "CPU for each value, µs", By::Us, (agent.cpu() - before).as_secs_f64() * 1e6 / 10.0 / 10_000.0);
-    figures.add(4, "memory, MB", By::Us, agent.memory());
     figures.show("thousand: 1,000 sources of 10 metrics");
 }
 
-/// Sends a request again and again, and returns the durations.
+fn fetches_of_a_thousand(agent: &Running, figures: &mut Figures) {
+    let mut client = agent.client();
+    let begin = Instant::now();
+    let mut names = client.traverse("openmetrics").unwrap();
+    while names.iter().filter(|name| name.contains(".source")).count() < 9980 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{} metrics", names.len());
+        names = client.traverse("openmetrics").unwrap();
+    }
+    figures.add(2, "until all have metrics, s more", By::Us, begin.elapsed().as_secs_f64());
+    names.retain(|name| name.contains(".source"));
+    for (order, what, prefix, rounds) in [
+        (3, "a fetch of one source, median, ms", "openmetrics.source500.", 300),
+        (6, "a fetch of all sources, median, ms", "openmetrics.", 20),
+    ] {
+        let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| name.starts_with(prefix)).collect();
+        let pmids: Vec<_> = client.lookup_names(&names).unwrap().into_iter().flatten().collect();
+        client.fetch(&pmids).unwrap();
+        let before = agent.cpu();
+        let mut times: Vec<Duration> = Vec::new();
+        for _ in 0..rounds {
+            let begin = Instant::now();
+            client.fetch(&pmids).unwrap();
+            times.push(begin.elapsed());
+        }
+        let cpu = (agent.cpu() - before).as_secs_f64() * 1e6 / f64::from(rounds);
+        times.sort_unstable();
+        figures.add(order, what, By::Us, milliseconds(times[times.len() / 2]));
+        let (cpu_of_fetch, cpu_of_value) = match order {
+            3 => ("CPU of that fetch, µs", "CPU of that for each value, µs"),
+            _ => ("CPU of all, µs", "CPU of all for each value, µs"),
+        };
+        figures.add(order + 1, cpu_of_fetch, By::Us, cpu);
+        figures.add(order + 2, cpu_of_value, By::Us, cpu / pmids.len() as f64);
+    }
+    figures.add(9, "threads", By::Us, agent.status("Threads"));
+    figures.add(10, "memory, MB", By::Us, agent.memory());
+}
+
+/// Measures what one source that hangs costs among very many others.
+fn with_one_bad(scene: &Scene, agent: &Running, figures: &mut Figures) {
+    const TIME: Duration = Duration::from_secs(10);
+    for (order, is_bad) in [(11, false), (14, true)] {
+        scene.server.is_bad.store(is_bad, Ordering::Relaxed);
+        let before = agent.cpu();
+        let times = others(agent, TIME);
+        let cpu = agent.cpu() - before;
+        let longest = times.iter().flatten().max().copied().unwrap_or_default();
+        let whats = match is_bad {
+            false => ["longest request of 3 clients, ms", "their requests", "CPU for each request, µs"],
+            true => ["longest while one source hangs, ms", "their requests then", "CPU for each request then, µs"],
+        };
+        let requests = times.iter().map(Vec::len).sum::<usize>() as f64;
+        let all = [milliseconds(longest), requests, cpu.as_secs_f64() * 1e6 / requests];
+        for ((order, what), figure) in (order..).zip(whats).zip(all) {
+            figures.add(order, what, By::Us, figure);
+        }
+    }
+    figures.add(17, "threads then", By::Us, agent.status("Threads"));
+    figures.add(18, "memory then, MB", By::Us, agent.memory());
+    scene.server.is_bad.store(false, Ordering::Relaxed);
+}
+
+/// Sends a request repeatedly, and returns the durations.
 fn ask(mut client: Context, names: &[&str], pause: Duration, stop: &AtomicBool) -> Vec<Duration> {
     let mut times = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -281,23 +316,26 @@ fn ask(mut client: Context, names: &[&str], pause: Duration, stop: &AtomicBool) 
     times
 }
 
-/// Durations of the requests of two clients: for the values of a good source, and of pmcd's own metric. Another client
-/// asks the other source once a second.
-fn others(agent: &Running, time: Duration) -> [Vec<Duration>; 2] {
+/// Metrics whose clients must not notice the bad source: those of a good source, of the agent and of pmcd.
+const OTHERS: [&str; 3] = ["openmetrics.good.bench_metric_0000", "openmetrics.control.calls", "pmcd.numclients"];
+
+/// Durations of the requests of a client for each of [`OTHERS`]. Another client fetches from the bad source ten times a
+/// second.
+fn others(agent: &Running, time: Duration) -> [Vec<Duration>; 3] {
     const PAUSE: Duration = Duration::from_millis(2);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let good = scope.spawn(|| ask(agent.client(), &["openmetrics.good.bench_metric_0000"], PAUSE, &stop));
-        let own = scope.spawn(|| ask(agent.client(), &["pmcd.numclients"], PAUSE, &stop));
-        let other = scope.spawn(|| ask(agent.client(), &["openmetrics.bad.bad"], Duration::from_secs(1), &stop));
+        let stop = &stop;
+        let clients = OTHERS.map(|name| scope.spawn(move || ask(agent.client(), &[name], PAUSE, stop)));
+        let other = scope.spawn(|| ask(agent.client(), &["openmetrics.bad.bad"], Duration::from_millis(100), stop));
         thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
         let _ = other.join();
-        [good.join().unwrap(), own.join().unwrap()]
+        clients.map(|client| client.join().unwrap())
     })
 }
 
-/// Longest requests of other clients while one source is bad, and before.
+/// Measures the longest requests of other clients, before one source becomes bad and while it is bad.
 fn bad(kind: &str) {
     const TIME: Duration = Duration::from_secs(10);
     let mut figures = Figures::default();
@@ -321,18 +359,22 @@ fn bad(kind: &str) {
         fs::write(&flag, "").unwrap();
         scene.server.is_bad.store(true, Ordering::Relaxed);
         let after = others(&agent, TIME);
-        let over = |times: &[Duration]| times.iter().filter(|time| **time > Duration::from_millis(10)).count() as f64;
+        let limit = Duration::from_millis(10);
+        let over = |all: &[Vec<Duration>; 3]| all.iter().flatten().filter(|time| **time > limit).count() as f64;
+        let count = |all: &[Vec<Duration>; 3]| all.iter().map(Vec::len).sum::<usize>() as f64;
         let longest = |times: &[Duration]| milliseconds(times.iter().max().copied().unwrap_or_default());
         for (order, what, of) in [
             (0, "good source, longest request before, ms", longest(&before[0])),
             (1, "good source, longest request, ms", longest(&after[0])),
-            (2, "pmcd's own, longest request before, ms", longest(&before[1])),
-            (3, "pmcd's own, longest request, ms", longest(&after[1])),
-            (4, "requests over 10 ms before", over(&before[0]) + over(&before[1])),
-            (5, "requests over 10 ms", over(&after[0]) + over(&after[1])),
-            (6, "requests before", (before[0].len() + before[1].len()) as f64),
-            (7, "requests", (after[0].len() + after[1].len()) as f64),
-            (8, "agent is alive", f64::from(u8::from(Path::new(&format!("/proc/{pid}/exe")).exists()))),
+            (2, "control metric, longest request before, ms", longest(&before[1])),
+            (3, "control metric, longest request, ms", longest(&after[1])),
+            (4, "pmcd's own, longest request before, ms", longest(&before[2])),
+            (5, "pmcd's own, longest request, ms", longest(&after[2])),
+            (6, "requests over 10 ms before", over(&before)),
+            (7, "requests over 10 ms", over(&after)),
+            (8, "requests before", count(&before)),
+            (9, "requests", count(&after)),
+            (10, "agent is alive", f64::from(u8::from(Path::new(&format!("/proc/{pid}/exe")).exists()))),
         ] {
             figures.add(order, what, by, of);
         }

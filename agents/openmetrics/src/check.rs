@@ -1,27 +1,28 @@
-//! Option `--check`: shows what a document becomes, and which of its lines are refused and why, without running as an
-//! agent. Nothing is written.
+//! Option `--check`: shows the metrics of a document, and the lines that are refused with the reasons, without running
+//! as an agent. Nothing is written.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use exposition::strict::{Checker, Format};
-use pmapi::{Atom, Domain, Item, Units, file};
+use pmapi::{Atom, Item, Units, escape, file};
 use pmda::clap::{Command, FromArgMatches as _};
 
-use crate::http::{Client, Limit};
-use crate::metric::{Metric, Sample};
+use crate::body::Limit;
+use crate::compact::Rare;
+use crate::http::Client;
+use crate::metric::{Metric, Sample, Shape};
 use crate::model::Model;
 use crate::options::{Options, augment};
 use crate::script;
 use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
-/// Most values that are printed of a metric.
+/// Largest number of values printed for a metric.
 const VALUES: usize = 5;
-/// Most lines of the document that are reported.
+/// Largest number of lines of the document that are reported.
 const LINES: usize = 20;
 
 /// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
@@ -37,12 +38,12 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let subject = options.check.clone()?;
     Some(match report(&subject, &options) {
         Ok((text, code)) => {
-            // The reader of the output may have gone.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            // It has texts of the server.
+            escape::print(text);
             code
         }
         Err(reason) => {
-            eprintln!("pmdaopenmetrics: {reason}");
+            escape::eprint(format_args!("pmdaopenmetrics: {reason}\n"));
             ExitCode::FAILURE
         }
     })
@@ -51,9 +52,8 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
 fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String> {
     let Source { document, rules, shown, limits } = Source::read(subject, options)?;
     let text = String::from_utf8_lossy(&document);
-    let domain = Domain::new(144).ok_or("no domain")?;
     let instances = limits.instances.unwrap_or_else(|| options.instances());
-    let mut model = Model::unsaved("SOURCE", domain, instances);
+    let mut model = Model::unsaved("SOURCE".into(), instances);
     let sample = model.read(&text, &rules);
     let mut out = format!("{shown}: {} bytes, {} lines with values", sample.bytes, sample.lines);
     let _ = writeln!(out, ", {} metrics, parsed in {:?}", sample.metrics.len(), sample.parsing);
@@ -69,10 +69,10 @@ fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String
     Ok((out, ExitCode::FAILURE))
 }
 
-/// Writes what a metric is, and some of its values.
+/// Writes the description of a metric, and some of its values.
 fn describe(out: &mut String, metric: &Metric, sample: &Sample) {
     let item = Item::try_new(1, metric.number);
-    let indom = if metric.singular { "no instances" } else { "with instances" };
+    let indom = if metric.instances().is_none() { "no instances" } else { "with instances" };
     let number = item.map(Item::item).unwrap_or_default();
     let _ = writeln!(out, "\nopenmetrics.SOURCE.{} (item {number}) [{}]", metric.name, metric.oneline);
     let units = if metric.units == Units::NONE { "none".to_owned() } else { metric.units.to_string() };
@@ -83,14 +83,16 @@ fn describe(out: &mut String, metric: &Metric, sample: &Sample) {
         Some(Ok(Atom::Double(number))) => number.to_string(),
         Some(Ok(atom)) => atom.to_string(),
     };
-    if metric.singular {
-        let slot = metric.instances.slots.first().map_or(usize::MAX, |slot| *slot as usize);
-        let _ = writeln!(out, "    value {}", value(slot));
-        return;
-    }
-    let all = metric.instances.slots().count();
-    for (inst, slot) in metric.instances.slots().take(VALUES) {
-        let name = metric.instances.names.get(inst.word() as usize).map_or("", |name| name);
+    let instances = match &metric.shape {
+        Shape::Singular(slot) => {
+            let _ = writeln!(out, "    value {}", value(*slot as usize));
+            return;
+        }
+        Shape::Plural(instances) => instances,
+    };
+    let all = instances.slots().count();
+    for (inst, slot) in instances.slots().take(VALUES) {
+        let name = instances.names.get(inst.word() as usize).map_or("", |name| name);
         let _ = writeln!(out, "    inst [{inst} or {name:?}] value {}", value(slot));
     }
     if all > VALUES {
@@ -98,7 +100,7 @@ fn describe(out: &mut String, metric: &Metric, sample: &Sample) {
     }
 }
 
-/// Writes which lines the format refuses, although the agent may accept them.
+/// Writes the lines that the format refuses, although the agent may accept them.
 fn strictly(out: &mut String, text: &str) {
     let format = Format::of(text);
     let problems = Checker::check(text, format, LINES);
@@ -115,14 +117,14 @@ fn strictly(out: &mut String, text: &str) {
 /// A document, and the rules for it.
 struct Source {
     document: Vec<u8>,
-    rules: Rules,
-    limits: Limits,
+    rules: Rare<Rules>,
+    limits: Rare<Limits>,
     /// Name of the document, without secrets.
     shown: String,
 }
 
 impl Source {
-    /// Reads a document: of a URL, of a `.url` file, of a script, or a file that is the document itself.
+    /// Reads a document: from a URL, a `.url` file or a script, or from a file that is itself the document.
     fn read(subject: &str, options: &Options) -> Result<Source, String> {
         if subject.contains("://") {
             let file = UrlFile::parse(subject).map_err(|(_, reason)| reason)?;
@@ -135,7 +137,7 @@ impl Source {
             let file = UrlFile::parse(&String::from_utf8_lossy(&text));
             let file = file.map_err(|(line, reason)| format!("{subject}: line {line}: {reason}"))?;
             for (line, warning) in &file.warnings {
-                eprintln!("{subject}: line {line}: {warning}");
+                escape::eprint(format_args!("{subject}: line {line}: {warning}\n"));
             }
             return Source::of(file, options);
         }
@@ -145,7 +147,7 @@ impl Source {
             return Source::of_script(&path.canonicalize().map_err(failed)?, options, shown);
         }
         let document = file::read(path, options.bytes()).map_err(failed)?;
-        Ok(Source { document, rules: Rules::default(), limits: Limits::default(), shown })
+        Ok(Source { document, rules: Rare::default(), limits: Rare::default(), shown })
     }
 
     fn of_script(path: &Path, options: &Options, shown: String) -> Result<Source, String> {
@@ -157,12 +159,12 @@ impl Source {
         let UrlFile { rules, limits, warnings, .. } = UrlFile::parse_script(&String::from_utf8_lossy(&text))
             .map_err(|(line, reason)| format!("{}: line {line}: {reason}", beside.display()))?;
         for (line, warning) in warnings {
-            eprintln!("{}: line {line}: {warning}", beside.display());
+            escape::eprint(format_args!("{}: line {line}: {warning}\n", beside.display()));
         }
         let deadline = Instant::now() + limits.timeout.unwrap_or_else(|| options.script_timeout());
         let output = script::run(path, deadline, limits.bytes.unwrap_or_else(|| options.bytes()));
         let output = output.map_err(|reason| format!("{shown}: {reason}"))?;
-        eprint!("{}", String::from_utf8_lossy(&output.errors));
+        escape::eprint(String::from_utf8_lossy(&output.errors));
         Ok(Source { document: output.document, rules, limits, shown })
     }
 
@@ -173,7 +175,7 @@ impl Source {
             file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?
         } else {
             let deadline = Instant::now() + file.limits.timeout.unwrap_or_else(|| options.timeout());
-            let answer = Client::new(&file.url, &file.access).and_then(|client| {
+            let answer = Client::new(&file).and_then(|client| {
                 client.get(&file, deadline, Limit { most: limit, usual: 0 }).map_err(|failure| failure.reason)
             });
             answer.map_err(|reason| format!("{shown}: {reason}"))?.document

@@ -1,22 +1,26 @@
 //! The configuration directory: which sources there are.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::{error, warn};
 
+use crate::descriptors::may_pass;
 use crate::reader::Kind;
+use crate::trust::Owners;
 
 /// A file of the directory that is a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
-    /// Name of the source: the path below the directory without the last ending, with dots between its parts.
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
+    /// Name of the source: the path below the directory without the file name's last ending, with dots in place of
+    /// slashes.
+    pub(crate) name: Arc<str>,
+    pub(crate) path: Arc<Path>,
     pub(crate) kind: Kind,
 }
 
@@ -24,80 +28,134 @@ pub(crate) struct Found {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     ByName,
-    /// That of the directory.
+    /// Order in which the directory lists its files.
     Any,
 }
 
-/// The directory with the sources, and below it further ones.
+/// Whether the directories have changed since the last scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    No,
+    /// Their times have not changed, but those do not show each change.
+    Unseen,
+    /// Their times have changed.
+    Seen,
+}
+
+/// The directory with the sources, and its subdirectories.
 #[derive(Debug)]
 pub(crate) struct ConfigDir {
     path: PathBuf,
     order: Order,
+    owners: Owners,
     /// Directories as of the last scan, with the times of their last changes.
     seen: Vec<(PathBuf, Option<SystemTime>)>,
     scanned: Option<Instant>,
-    /// Whether the directories may have changed since without a change of their times.
+    /// Whether the directories may have changed since the scan without a change of their times.
     is_fresh: bool,
-    /// Files that have been logged.
+    /// Whether the last scan could not read everything.
+    is_incomplete: bool,
+    /// Files whose problems have been logged.
     logged: HashSet<PathBuf>,
 }
 
-/// Most files and directories that are looked at.
+/// Largest number of files and directories that a scan reads.
 const ENTRIES: usize = 100_000;
 /// Deepest directory below the configuration directory.
 const DEPTH: usize = 16;
 /// Twice the coarsest tick of the kernel's clock for files.
 const TICK: Duration = Duration::from_millis(20);
-/// Time after which changes are looked for that do not change a directory, such as those of modes.
+/// Time after which a scan looks for changes that do not change a directory's time, such as those of modes.
 const PERIOD: Duration = Duration::from_secs(5);
 
 impl ConfigDir {
-    pub(crate) fn new(path: PathBuf, order: Order) -> ConfigDir {
-        ConfigDir { path, order, seen: Vec::new(), scanned: None, is_fresh: false, logged: HashSet::new() }
+    pub(crate) fn new(path: PathBuf, order: Order, owners: Owners) -> ConfigDir {
+        ConfigDir {
+            path,
+            order,
+            owners,
+            seen: Vec::new(),
+            scanned: None,
+            is_fresh: false,
+            is_incomplete: false,
+            logged: HashSet::new(),
+        }
     }
 
     /// Returns whether a scan may find other sources than the last one did.
-    pub(crate) fn may_have_changed(&self, now: Instant) -> bool {
-        let Some(scanned) = self.scanned else { return true };
-        let age = now.duration_since(scanned);
-        age >= PERIOD || self.is_fresh && age >= TICK || self.seen.iter().any(|(path, time)| changed(path) != *time)
+    pub(crate) fn change(&self, now: Instant) -> Change {
+        let Some(scanned) = self.scanned else { return Change::Seen };
+        let age = now.saturating_duration_since(scanned);
+        if self.is_fresh && age >= TICK || self.seen.iter().any(|(path, time)| changed(path) != *time) {
+            Change::Seen
+        } else if age >= PERIOD {
+            Change::Unseen
+        } else {
+            Change::No
+        }
     }
 
-    /// Lists the sources.
-    pub(crate) fn scan(&mut self) -> Vec<Found> {
+    /// Lists the sources. Returns `None` if the system cannot say now which there are, for instance because too many files
+    /// are open.
+    pub(crate) fn scan(&mut self) -> Option<Vec<Found>> {
         self.seen.clear();
+        self.is_incomplete = false;
         let now = SystemTime::now();
         let mut files = Vec::new();
         if let Err(e) = self.walk(&self.path.clone(), 0, &mut files) {
-            self.log(&self.path.clone(), &e.to_string());
+            self.failed(&self.path.clone(), &e, "");
         }
-        let is_new = |time: &SystemTime| now.duration_since(*time).unwrap_or_default() < TICK;
-        self.is_fresh = self.seen.iter().any(|(_, time)| time.as_ref().is_none_or(is_new));
+        // A time in the far future differs from that of the next change.
+        let is_fresh = |time: &SystemTime| match now.duration_since(*time) {
+            Ok(age) => age < TICK,
+            Err(ahead) => ahead.duration() < PERIOD,
+        };
+        self.is_fresh = self.seen.iter().any(|(_, time)| time.as_ref().is_none_or(is_fresh));
         self.scanned = Some(Instant::now());
         if self.order == Order::ByName {
             files.sort_unstable();
         }
         let mut found: Vec<Found> = files.into_iter().filter_map(|path| self.source(path)).collect();
-        let mut names = HashSet::new();
-        found.retain(|source| names.insert(source.name.clone()));
-        found
+        let mut first: HashMap<Arc<str>, Arc<Path>> = HashMap::new();
+        found.retain(|source| match first.get(&source.name) {
+            None => first.insert(source.name.clone(), source.path.clone()).is_none(),
+            Some(other) => {
+                self.log(&source.path, &format!("ignored: {} is a source with the same name", other.display()));
+                false
+            }
+        });
+        (!self.is_incomplete).then_some(found)
+    }
+
+    /// Logs an error. If the same file may be readable soon, the scan is incomplete.
+    fn failed(&mut self, path: &Path, e: &io::Error, consequence: &str) {
+        if may_pass(e) {
+            self.is_incomplete = true;
+            self.log(path, &format!("{e}: the sources stay as they are"));
+        } else {
+            self.log(path, &format!("{consequence}{e}"));
+        }
     }
 
     fn walk(&mut self, dir: &Path, depth: usize, files: &mut Vec<PathBuf>) -> io::Result<()> {
         if depth > DEPTH {
-            return Err(io::Error::other(format!("more than {DEPTH} directories in each other")));
+            return Err(io::Error::other(format!("more than {DEPTH} nested directories")));
         }
         self.seen.push((dir.to_owned(), changed(dir)));
+        // A user who can write to a directory can put a link to any program there.
+        self.owners.check(dir, &dir.metadata()?).map_err(io::Error::other)?;
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            if files.len() >= ENTRIES {
-                return Err(io::Error::other(format!("more than {ENTRIES} files; the others are left out")));
+            if files.len() + self.seen.len() >= ENTRIES {
+                return Err(io::Error::other(format!(
+                    "more than {ENTRIES} files and directories; the others are ignored"
+                )));
             }
             let path = entry.path();
-            // Links to directories are not followed, so that there are no circles.
+            // Links to directories are not followed, because they could form a circle.
             if entry.file_type()?.is_dir() {
                 if let Err(e) = self.walk(&path, depth + 1, files) {
-                    self.log(&path, &e.to_string());
+                    self.failed(&path, &e, "");
                 }
             } else if !entry.file_name().as_encoded_bytes().starts_with(b".") {
                 files.push(path);
@@ -106,12 +164,12 @@ impl ConfigDir {
         Ok(())
     }
 
-    /// Returns the source that a file is, if it is one.
+    /// Returns the source of a file, or `None` if the file is not a source.
     fn source(&mut self, path: PathBuf) -> Option<Found> {
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
             Err(e) => {
-                self.log(&path, &format!("ignored: {e}"));
+                self.failed(&path, &e, "ignored: ");
                 return None;
             }
         };
@@ -135,7 +193,7 @@ impl ConfigDir {
             );
             return None;
         }
-        Some(Found { name, path, kind: if is_script { Kind::Script } else { Kind::Url } })
+        Some(Found { name: name.into(), path: path.into(), kind: if is_script { Kind::Script } else { Kind::Url } })
     }
 
     /// Logs a problem, once for each file.
@@ -164,6 +222,8 @@ fn is_source_name(name: &str) -> bool {
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+    use nix::errno::Errno;
+
     use super::*;
 
     #[test]
@@ -183,9 +243,9 @@ mod tests {
         }
         symlink("nowhere", path.join("broken.url")).unwrap();
         symlink("..", path.join("sub/up")).unwrap();
-        let mut config = ConfigDir::new(path.to_owned(), Order::ByName);
-        assert!(config.may_have_changed(Instant::now()));
-        let found: Vec<_> = config.scan().into_iter().map(|found| (found.name, found.kind)).collect();
+        let mut config = ConfigDir::new(path.to_owned(), Order::ByName, Owners::Trusted);
+        assert_eq!(config.change(Instant::now()), Change::Seen);
+        let found: Vec<_> = config.scan().unwrap().into_iter().map(|found| (found.name, found.kind)).collect();
         let expected = [
             ("a", Kind::Url),
             ("b", Kind::Url),
@@ -193,12 +253,66 @@ mod tests {
             ("sub.deep.x.y", Kind::Url),
             ("twice", Kind::Script),
         ];
-        assert_eq!(found, expected.map(|(name, kind)| (name.to_owned(), kind)));
+        assert_eq!(found, expected.map(|(name, kind)| (name.into(), kind)));
         fs::write(path.join("sub/new.url"), "http://localhost\n").unwrap();
         let begin = Instant::now();
-        while !config.may_have_changed(Instant::now()) {
+        while config.change(Instant::now()) != Change::Seen {
             assert!(begin.elapsed() < Duration::from_secs(60));
         }
-        assert!(config.scan().iter().any(|found| found.name == "sub.new"));
+        assert!(config.scan().unwrap().iter().any(|found| *found.name == *"sub.new"));
+    }
+
+    /// Sources do not go because the system has no descriptors or no memory for a while.
+    #[test]
+    fn errors_that_pass() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = ConfigDir::new(dir.path().to_owned(), Order::ByName, Owners::Trusted);
+        for (errno, is_incomplete) in [
+            (Errno::EMFILE, true),
+            (Errno::ENFILE, true),
+            (Errno::ENOMEM, true),
+            (Errno::EIO, true),
+            (Errno::ENOENT, false),
+            (Errno::EACCES, false),
+            (Errno::ELOOP, false),
+            (Errno::ENOTDIR, false),
+        ] {
+            config.is_incomplete = false;
+            config.failed(dir.path(), &io::Error::from(errno), "");
+            assert_eq!(config.is_incomplete, is_incomplete, "{errno}");
+        }
+        assert_eq!(config.scan(), Some(Vec::new()));
+    }
+
+    /// Otherwise each request would scan a directory whose time is wrong.
+    #[test]
+    fn a_directory_of_the_future() {
+        let dir = tempfile::tempdir().unwrap();
+        let time = SystemTime::now() + 1000 * PERIOD;
+        fs::File::open(dir.path()).unwrap().set_modified(time).unwrap();
+        let mut config = ConfigDir::new(dir.path().to_owned(), Order::ByName, Owners::Trusted);
+        assert!(config.scan().is_some());
+        assert!(!config.is_fresh);
+        fs::write(dir.path().join("a.url"), "http://localhost\n").unwrap();
+        assert_eq!(config.change(Instant::now()), Change::Seen);
+    }
+
+    #[test]
+    fn directories_of_others_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::write(dir.path().join("a.url"), "http://localhost\n").unwrap();
+        symlink("/bin/true", open.join("b")).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        let names = |path: &Path, owners| {
+            let found = ConfigDir::new(path.to_owned(), Order::ByName, owners).scan().unwrap();
+            found.iter().map(|found| &*found.name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(dir.path(), Owners::Trusted), "a");
+        assert_eq!(names(&open, Owners::Trusted), "");
+        assert_eq!(names(dir.path(), Owners::Any), "a open.b");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(names(dir.path(), Owners::Trusted), "a open.b");
     }
 }

@@ -6,12 +6,12 @@ use regex::{Regex, RegexBuilder};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Designation {
     Include,
-    /// A label that is exported, but is no part of the name of an instance.
+    /// A label that is exported, but is not part of the instance's name.
     Optional,
     Exclude,
 }
 
-/// A regular expression that matches at the begin of a name, as Python's `re.match` does.
+/// A regular expression that matches at the beginning of a name, as Python's `re.match` does.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern(Regex);
 
@@ -22,7 +22,7 @@ impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Pattern, String> {
         let compiled = RegexBuilder::new(&format!(r"\A(?:{text})")).size_limit(LARGEST).build();
         compiled.map(Pattern).map_err(|e| {
-            // The last line of the error says what is wrong; those before it draw the expression.
+            // Only the last line of the error has the reason. The lines before it draw the expression.
             let reason = e.to_string();
             let reason = reason.lines().last().unwrap_or_default();
             format!("invalid regular expression {text:?}: {}", reason.strip_prefix("error: ").unwrap_or(reason))
@@ -34,7 +34,7 @@ impl Pattern {
     }
 }
 
-/// The filters of a source. The first one that matches counts. What none matches is included.
+/// The filters of a source. The first filter that matches counts. Names that no filter matches are included.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filters {
     metrics: Vec<(Designation, Pattern)>,
@@ -42,8 +42,12 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Adds the filter `INCLUDE|EXCLUDE|OPTIONAL METRIC|LABEL PATTERN`. PCP's agent takes any other first word for
-    /// `EXCLUDE`, and a filter with another second word matches nothing. The warning says so.
+    pub(crate) const fn none() -> Filters {
+        Filters { metrics: Vec::new(), labels: Vec::new() }
+    }
+
+    /// Adds the filter `INCLUDE|EXCLUDE|OPTIONAL METRIC|LABEL PATTERN`. Any other first word means `EXCLUDE`, and a
+    /// filter with any other second word matches nothing, as in PCP's agent. Returns a warning in these cases.
     pub(crate) fn add(&mut self, text: &str) -> Result<Option<String>, String> {
         let mut words = text.split_whitespace();
         let (Some(first), Some(kind)) = (words.next(), words.next()) else {
@@ -57,11 +61,16 @@ impl Filters {
         let filters = match kind {
             "METRIC" => &mut self.metrics,
             "LABEL" => &mut self.labels,
-            _ => return Ok(Some(format!("a filter for {kind} has no effect: there are METRIC and LABEL"))),
+            _ => return Ok(Some(format!("a filter for {kind} has no effect: only METRIC and LABEL are known"))),
         };
         let pattern: Vec<&str> = words.collect();
         filters.push((designation, Pattern::new(&pattern.join(" "))?));
-        Ok((!known).then(|| format!("{first} is taken for EXCLUDE")))
+        Ok((!known).then(|| format!("unknown word {first} is treated as EXCLUDE")))
+    }
+
+    /// Returns the number of filters.
+    pub(crate) fn len(&self) -> usize {
+        self.metrics.len() + self.labels.len()
     }
 
     /// Returns whether a metric is exported.

@@ -1,24 +1,33 @@
 //! Documents of HTTP servers.
 
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use pmapi::file;
-use ruzstd::decoding::StreamingDecoder;
-use ruzstd::decoding::errors::FrameDecoderError;
-use ureq::unversioned::transport::DefaultConnector;
+use ureq::ResponseExt as _;
+use ureq::config::ConfigBuilder;
+use ureq::http::Uri;
+use ureq::typestate::AgentScope;
 
-use crate::transport::{Direct, NoAddress, UnixConnector};
-use crate::url_file::{Access, Format, UrlFile, presentable};
+use crate::body::{Limit, decoded};
+use crate::redirection::{is_same_server, location, target};
+use crate::transport::{Direct, IDLE, Kept, NoAddress, UnixConnector, UrlConnector};
+use crate::url_file::{Access, Format, UrlFile, presentable, quoted, without_user};
 
-/// Most redirections.
+/// Largest number of redirections.
 const REDIRECTS: u32 = 5;
-/// Size of the buffers of a connection, in bytes. All headers of an answer must fit.
-const BUFFER: usize = 16 << 10;
+/// Most bytes that are read of the body of a redirection, so that its connection can be used again.
+const MOVED: u64 = 64 << 10;
+/// Size of a connection's buffer for answers, in bytes. All headers of an answer must fit.
+const BUFFER: usize = 8 << 10;
+/// Size of a connection's buffer for requests, in bytes, besides the URL and the headers of the source's file.
+const REQUEST: usize = 1 << 10;
+/// Longest request of the shared agent, in bytes.
+const SHARED: usize = 4 << 10;
 /// Value of the header `Accept-Encoding`.
 const ENCODINGS: &str = "gzip, deflate, zstd";
 /// Longest file with a secret or a certificate, in bytes.
@@ -27,7 +36,23 @@ const LONGEST: u64 = 1 << 20;
 /// Client for one source, which keeps its connection between two requests.
 #[derive(Debug)]
 pub(crate) struct Client {
-    agent: ureq::Agent,
+    /// Agent of a source that cannot use the [`shared`] one.
+    own: OnceLock<ureq::Agent>,
+    /// Connection of the shared agent.
+    kept: Arc<Kept>,
+    /// URL as it is requested: without user and password.
+    url: String,
+    /// User and password of the URL, as the value of the header `Authorization`.
+    user: Option<String>,
+}
+
+/// A request to the source's server, or to the target of a redirection.
+#[derive(Clone, Copy, Debug)]
+struct Request<'r> {
+    url: &'r str,
+    /// Headers of the source's file.
+    headers: &'r [(String, String)],
+    authorization: Option<&'r str>,
 }
 
 /// The reason why there is no document.
@@ -46,15 +71,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Length of a document, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
-    pub(crate) most: u64,
-    /// Length that is likely.
-    pub(crate) usual: usize,
-}
-
-/// A document.
+/// Answer of a server: a document.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -66,48 +83,24 @@ impl Client {
     ///
     /// # Errors
     /// The reason why the certificates cannot be used.
-    pub(crate) fn new(url: &str, access: &Access) -> Result<Client, String> {
-        let config = ureq::Agent::config_builder()
-            .user_agent(concat!("pmdaopenmetrics/", env!("CARGO_PKG_VERSION")))
-            .http_status_as_error(false)
-            .max_redirects(REDIRECTS)
-            .max_idle_connections(1)
-            .max_idle_connections_per_host(1)
-            // Each source keeps a connection with its buffers.
-            .input_buffer_size(BUFFER)
-            .output_buffer_size(BUFFER)
-            .max_idle_age(Duration::from_secs(300));
-        // Certificates take time and memory that other sources do not need.
-        let config = if url.starts_with("https:") { tls::configure(config, access)? } else { config };
-        let config = config.build();
-        let agent = match &access.socket {
-            Some(path) => ureq::Agent::with_parts(config, UnixConnector(path.clone()), NoAddress),
-            None => ureq::Agent::with_parts(config, DefaultConnector::default(), Direct::default()),
-        };
-        Ok(Client { agent })
+    pub(crate) fn new(file: &UrlFile) -> Result<Client, String> {
+        let (url, user) = without_user(&file.url);
+        let user = user.map(|user| basic(&user));
+        let client = Client { own: OnceLock::new(), kept: Arc::default(), url: quoted(&url), user };
+        let is_plain =
+            !file.url.starts_with("https:") && file.access.socket.is_none() && shared().config().proxy().is_none();
+        if !is_plain || longest_request(file, &client.url) > SHARED {
+            let _ = client.own.set(own_agent(file, &client.url)?);
+        }
+        Ok(client)
     }
 
-    /// Gets a document, whose limit holds before and after it is uncompressed.
+    /// Gets a document. The size limit holds before and after decompression.
     ///
     /// # Errors
     /// A [`Failure`] whose text has no secrets.
     pub(crate) fn get(&self, file: &UrlFile, deadline: Instant, limit: Limit) -> Result<Answer, Failure> {
-        let mut request = self.agent.get(&file.url);
-        let has = |name: &str| file.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-        for (name, value) in [("Accept", accepted(file.format)), ("Accept-Encoding", ENCODINGS)] {
-            if !has(name) {
-                request = request.header(name, value);
-            }
-        }
-        for (name, value) in &file.headers {
-            request = request.header(name, value);
-        }
-        if let Some(value) = authorization(&file.access)? {
-            request = request.header("Authorization", value);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let request = request.config().timeout_global(Some(left.max(Duration::from_millis(1)))).build();
-        let response = request.call().map_err(|e| failure(0, &e, &file.url))?;
+        let response = self.follow(file, deadline)?;
         let code = response.status().as_u16();
         if !response.status().is_success() {
             let reason = response.status().canonical_reason().unwrap_or("unknown status");
@@ -116,12 +109,117 @@ impl Client {
         let encoding = response.headers().get("content-encoding").and_then(|value| value.to_str().ok());
         let encoding = encoding.unwrap_or_default().trim().to_ascii_lowercase();
         let body = response.into_body().into_reader();
-        let document = decoded(body, &encoding, limit).map_err(|e| match e.downcast::<ureq::Error>() {
-            Ok(e) => failure(code, &e, &file.url),
+        let document = decoded(body, &encoding, limit, deadline).map_err(|e| match e.downcast::<ureq::Error>() {
+            Ok(e) => failure(code, &e, &self.url),
+            Err(e) if encoding.is_empty() && e.kind() == io::ErrorKind::UnexpectedEof => {
+                let reason = "the server ended the connection within its answer".to_owned();
+                Failure { code, reason, is_late: false }
+            }
             Err(e) => Failure { code, reason: e.to_string(), is_late: e.kind() == io::ErrorKind::TimedOut },
         })?;
         Ok(Answer { code, document })
     }
+
+    /// Sends a request, and follows redirections. The headers of the source's file and its secrets are sent to its own
+    /// server only.
+    fn follow(&self, file: &UrlFile, deadline: Instant) -> Result<Answered, Failure> {
+        let authorization = authorization(&file.access)?.or_else(|| self.user.clone());
+        let (mut headers, mut authorization) = (&file.headers[..], authorization.as_deref());
+        let mut response = self.ask(file, &Request { url: &self.url, headers, authorization }, deadline)?;
+        for _ in 0..REDIRECTS {
+            let Some(location) = location(response.status(), response.headers()) else { return Ok(response) };
+            let url = target(response.get_uri(), location)?;
+            if !url.parse().is_ok_and(|to: Uri| is_same_server(response.get_uri(), &to)) {
+                headers = &[];
+                authorization = None;
+            }
+            let _ = io::copy(&mut response.into_body().into_reader().take(MOVED), &mut io::sink());
+            response = self.ask(file, &Request { url: &url, headers, authorization }, deadline)?;
+        }
+        match location(response.status(), response.headers()) {
+            None => Ok(response),
+            Some(_) => Err(format!("more than {REDIRECTS} redirections").into()),
+        }
+    }
+
+    /// Sends a request, and receives the head of the answer.
+    fn ask(&self, file: &UrlFile, request: &Request<'_>, deadline: Instant) -> Result<Answered, Failure> {
+        if request.url.starts_with("https:") && self.own.get().is_none() {
+            // After a redirection to HTTPS. The shared agent does not know the source's certificates.
+            let _ = self.own.set(own_agent(file, request.url)?);
+        }
+        let ask = || self.ask_once(file, request, deadline);
+        // A server may end a kept connection when a request is under way.
+        let answer = ask().or_else(|e| if has_ended(&e) { ask() } else { Err(e) });
+        answer.map_err(|e| failure(0, &e, request.url))
+    }
+
+    fn ask_once(&self, file: &UrlFile, of: &Request<'_>, deadline: Instant) -> Result<Answered, ureq::Error> {
+        let own = self.own.get();
+        let mut request = own.unwrap_or_else(|| shared()).get(of.url);
+        for (name, value) in [("Accept", accepted(file.format)), ("Accept-Encoding", ENCODINGS)] {
+            if !of.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+                request = request.header(name, value);
+            }
+        }
+        for (name, value) in of.headers {
+            request = request.header(name, value);
+        }
+        if let Some(value) = of.authorization {
+            request = request.header("Authorization", value);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let request = request.config().timeout_global(Some(left.max(Duration::from_millis(1)))).build();
+        if own.is_some() { request.call() } else { self.kept.during(|| request.call()) }
+    }
+}
+
+/// Head of an answer, and its body that is not received yet.
+type Answered = ureq::http::Response<ureq::Body>;
+
+/// Returns whether the connection has ended, instead of an answer.
+fn has_ended(e: &ureq::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(e, ureq::Error::Io(e) if [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&e.kind()))
+}
+
+/// Returns the agent of all sources without HTTPS, socket or proxy. It keeps no connections: each source keeps its own.
+fn shared() -> &'static ureq::Agent {
+    static AGENT: OnceLock<ureq::Agent> = OnceLock::new();
+    AGENT.get_or_init(|| {
+        let config = config(SHARED).max_idle_connections(0).build();
+        ureq::Agent::with_parts(config, UrlConnector::default(), Direct)
+    })
+}
+
+/// Creates an agent that keeps one connection.
+fn own_agent(file: &UrlFile, url: &str) -> Result<ureq::Agent, String> {
+    let config = config(longest_request(file, url)).max_idle_connections(1).max_idle_connections_per_host(1);
+    let config = config.max_idle_age(IDLE);
+    // Certificates take time and memory that other sources do not need.
+    let config = if url.starts_with("https:") { tls::configure(config, &file.access)? } else { config };
+    let config = config.build();
+    Ok(match &file.access.socket {
+        Some(path) => ureq::Agent::with_parts(config, UnixConnector(path.clone()), NoAddress),
+        None => ureq::Agent::with_parts(config, UrlConnector::default(), Direct),
+    })
+}
+
+fn config(longest_request: usize) -> ConfigBuilder<AgentScope> {
+    ureq::Agent::config_builder()
+        .user_agent(concat!("pmdaopenmetrics/", env!("CARGO_PKG_VERSION")))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .input_buffer_size(BUFFER)
+        .output_buffer_size(longest_request)
+}
+
+/// Returns a size that is enough for any request of this file. A secret may change while the connection is kept.
+fn longest_request(file: &UrlFile, url: &str) -> usize {
+    let headers: usize = file.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    let has_secret = file.access.bearer.is_some() || file.access.basic.is_some();
+    REQUEST + url.len() + 2 * file.url.len() + headers + if has_secret { BUFFER } else { 0 }
 }
 
 /// Returns the value of the header `Accept`.
@@ -133,36 +231,28 @@ fn accepted(format: Format) -> &'static str {
     }
 }
 
+/// Describes an error without the contents of URLs and headers, neither the source's nor the server's. Servers often
+/// repeat a request's address in their answer.
 fn failure(code: u16, e: &ureq::Error, url: &str) -> Failure {
-    let is_late = matches!(e, ureq::Error::Timeout(_));
-    let reason = if is_late { "no complete answer in time".to_owned() } else { e.to_string() };
-    Failure { code, reason: reason.replace(url, &presentable(url)), is_late }
-}
-
-/// Reads and uncompresses a body.
-fn decoded(body: impl Read, encoding: &str, limit: Limit) -> io::Result<Vec<u8>> {
-    let Limit { most: limit, usual } = limit;
-    let most = limit.saturating_add(1);
-    let mut body = body.take(most);
-    // Some more, so that the end is found without another allocation.
-    let mut document = Vec::with_capacity(usual + usual / 16 + 64);
-    match encoding {
-        "" | "identity" => body.read_to_end(&mut document)?,
-        "gzip" | "x-gzip" => MultiGzDecoder::new(body).take(most).read_to_end(&mut document)?,
-        "deflate" => ZlibDecoder::new(body).take(most).read_to_end(&mut document)?,
-        "zstd" => {
-            let invalid = |e: FrameDecoderError| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
-            StreamingDecoder::new(body).map_err(invalid)?.take(most).read_to_end(&mut document)?
+    let reason = match e {
+        ureq::Error::Timeout(_) => "no complete answer in time".to_owned(),
+        ureq::Error::BadUri(_) => "the URL, or that of a redirection, has no valid host".to_owned(),
+        ureq::Error::ConnectProxyFailed(_) => "the proxy refuses the connection".to_owned(),
+        // All headers that arrive must fit into the buffer.
+        ureq::Error::Io(e) if code == 0 && e.kind() == io::ErrorKind::UnexpectedEof => {
+            format!("the server ended the connection before its answer, or the headers are longer than {BUFFER} bytes")
         }
-        other => {
-            let name: String = other.chars().take(40).collect();
-            return Err(io::Error::new(io::ErrorKind::Unsupported, format!("unknown encoding {name:?}")));
+        ureq::Error::Protocol(e) => {
+            let text = e.to_string();
+            let known = Some("bad header").filter(|known| text.starts_with(known));
+            match text.starts_with("output too small") {
+                true => "the address of a redirection is too long".to_owned(),
+                false => format!("protocol: {}", known.unwrap_or(&text)),
+            }
         }
+        e => e.to_string().replace(url, &presentable(url)),
     };
-    if document.len() as u64 > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("the answer is longer than {limit} bytes")));
-    }
-    Ok(document)
+    Failure { code, reason, is_late: matches!(e, ureq::Error::Timeout(_)) }
 }
 
 /// Returns the value of the header `Authorization`.
@@ -171,13 +261,18 @@ fn authorization(access: &Access) -> Result<Option<String>, String> {
         return Ok(Some(format!("Bearer {}", secret(path)?)));
     }
     let Some(path) = &access.basic else { return Ok(None) };
-    Ok(Some(format!("Basic {}", STANDARD.encode(secret(path)?))))
+    Ok(Some(basic(secret(path)?.as_bytes())))
+}
+
+/// Returns the value of the header `Authorization` for `USER:PASSWORD`.
+fn basic(user: &[u8]) -> String {
+    format!("Basic {}", STANDARD.encode(user))
 }
 
 /// Reads the first line of a file.
 fn secret(path: &Path) -> Result<String, String> {
     let text = file::read(path, LONGEST).map_err(|e| format!("{}: {e}", path.display()))?;
-    let text = String::from_utf8(text).map_err(|_| format!("{}: no text", path.display()))?;
+    let text = String::from_utf8(text).map_err(|_| format!("{}: not UTF-8 text", path.display()))?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
@@ -187,6 +282,9 @@ mod tls {
     use std::sync::{Arc, OnceLock};
 
     use pmapi::file;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::{ClientConfig, RootCertStore};
     use ureq::config::ConfigBuilder;
     use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
     use ureq::typestate::AgentScope;
@@ -194,7 +292,7 @@ mod tls {
     use super::LONGEST;
     use crate::url_file::Access;
 
-    /// Certificates of the authorities that the host trusts, if it has a list. All sources share them.
+    /// Certificates of the authorities that the host trusts, if it has such a list. All sources share them.
     static AUTHORITIES: OnceLock<Option<Arc<Vec<Certificate<'static>>>>> = OnceLock::new();
     const LIST: &str = "/etc/ssl/certs/ca-certificates.crt";
 
@@ -205,18 +303,40 @@ mod tls {
         let mut tls = TlsConfig::builder();
         let trusted = match &access.authorities {
             Some(path) => Some(certificates(path)?),
-            // Without a list, the authorities that come with the program are trusted.
+            // Without a list, the authorities built into the program are trusted.
             None => AUTHORITIES.get_or_init(|| certificates(LIST.as_ref()).ok()).clone(),
         };
         if let Some(trusted) = trusted {
             tls = tls.root_certs(RootCerts::Specific(trusted));
         }
         if let Some(path) = &access.certificate {
+            check_pair(path, access.key.as_ref().unwrap_or(path))?;
             let key = items(access.key.as_ref().unwrap_or(path))?.into_iter().find_map(private_key);
             let key = key.ok_or_else(|| format!("{}: no private key", path.display()))?;
             tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(path)?, key)));
         }
         Ok(config.tls_config(tls.build()))
+    }
+
+    /// Checks that a client's certificate and key can be used. ureq would panic otherwise.
+    fn check_pair(certificate: &Path, key: &Path) -> Result<(), String> {
+        let read = |path: &Path| file::read(path, LONGEST).map_err(|e| format!("{}: {e}", path.display()));
+        let failed = |reason: &dyn std::fmt::Display| format!("{}: {reason}", certificate.display());
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
+        let chain = chain.map_err(|e| failed(&e))?;
+        if chain.is_empty() {
+            return Err(failed(&"no certificate"));
+        }
+        let key =
+            PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| format!("{}: no private key", key.display()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.map_err(|e| failed(&e))?.with_root_certificates(RootCertStore::empty());
+        match config.with_client_auth_cert(chain, key) {
+            Ok(_) => Ok(()),
+            Err(rustls::Error::InconsistentKeys(_)) => Err(failed(&"the key is not that of the certificate")),
+            Err(e) => Err(failed(&e)),
+        }
     }
 
     fn certificates(path: &Path) -> Result<Arc<Vec<Certificate<'static>>>, String> {
@@ -255,5 +375,97 @@ mod tls {
         _: &Access,
     ) -> Result<ConfigBuilder<AgentScope>, String> {
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Starts a server whose connections end after so many requests. A request for `/to/X` is redirected to `http://X/`. A
+    /// document is the number of connections so far.
+    fn server(requests: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let connections = Arc::new(Mutex::new(0));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, connections) = (stream.unwrap(), Arc::clone(&connections));
+                std::thread::spawn(move || {
+                    *connections.lock().unwrap() += 1;
+                    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                    for _ in 0..requests {
+                        let Some(Ok(first)) = lines.next() else { return };
+                        lines.by_ref().find(|line| line.as_ref().is_ok_and(String::is_empty));
+                        let answer = match first.strip_prefix("GET /to/").and_then(|rest| rest.split(' ').next()) {
+                            Some(to) => format!("302 Found\r\nLocation: http://{to}/\r\nContent-Length: 0\r\n\r\n"),
+                            None => format!("200 OK\r\nContent-Length: 4\r\n\r\n{:04}", connections.lock().unwrap()),
+                        };
+                        stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        addr
+    }
+
+    fn get(client: &Client, file: &UrlFile) -> String {
+        let limit = Limit { most: 100, usual: 0 };
+        String::from_utf8(client.get(file, Instant::now() + LIMIT, limit).unwrap().document).unwrap()
+    }
+
+    fn client(url: &str) -> (Client, UrlFile) {
+        let file = UrlFile::parse(url).unwrap();
+        (Client::new(&file).unwrap(), file)
+    }
+
+    /// A source keeps its connection, another one has another connection, and a server may end them.
+    #[test]
+    fn connections_are_used_again() {
+        let addr = server(3);
+        let (first, file) = client(&format!("http://{addr}/"));
+        let (other, _) = client(&format!("http://{addr}/"));
+        let documents = [0; 7].map(|_| get(&first, &file));
+        assert_eq!(documents, ["0001", "0001", "0001", "0002", "0002", "0002", "0003"]);
+        assert_eq!([get(&other, &file), get(&first, &file), get(&other, &file)], ["0004"; 3]);
+        assert!(first.own.get().is_none());
+        // The agent of its own for very long requests keeps the connection, too.
+        let (long, file) = client(&format!("http://{addr}/\nHEADER: X-Long: {}\n", "x".repeat(SHARED)));
+        assert!(long.own.get().is_some());
+        assert_eq!([get(&long, &file), get(&long, &file)], ["0005"; 2]);
+    }
+
+    /// A server that ends a kept connection instead of answering gets the request again, over a new connection.
+    #[test]
+    fn a_kept_connection_ends_with_a_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for (number, stream) in (1..).zip(listener.incoming()) {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::with_capacity(1, stream.try_clone().unwrap()).lines();
+                lines.by_ref().find(|line| line.as_ref().is_ok_and(String::is_empty));
+                stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{number}").as_bytes()).unwrap();
+                // The rest of the next request is not read, so the connection is reset.
+                lines.next();
+            }
+        });
+        let (client, file) = client(&format!("http://{addr}/"));
+        assert_eq!([0; 4].map(|_| get(&client, &file)), ["1", "2", "3", "4"]);
+    }
+
+    /// The connection to another server is not used for the source's own. Only one is kept.
+    #[test]
+    fn a_redirection_leads_to_another_connection() {
+        let (from, to) = (server(100), server(100));
+        let (client, file) = client(&format!("http://{from}/to/{to}"));
+        assert_eq!([get(&client, &file), get(&client, &file)], ["0001", "0002"]);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::reader::Report;
 
-/// Reports of workers. The agent waits for one, or is woken by the descriptor.
+/// Reports of workers. The agent waits for a report, or the descriptor wakes it.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     shared: Arc<Shared>,
@@ -55,17 +55,17 @@ impl Inbox {
         Sender(Arc::clone(&self.shared))
     }
 
-    /// Returns the reports that are there, without waiting.
+    /// Returns the reports that have arrived, without waiting.
     pub(crate) fn take(&self) -> Vec<Report> {
         self.taken(self.shared.lock())
     }
 
-    /// Returns the number of reports that are there.
+    /// Returns the number of reports that have arrived.
     pub(crate) fn len(&self) -> usize {
         self.shared.lock().reports.len()
     }
 
-    /// Returns the next reports. There are none if the time has come.
+    /// Waits for reports and returns them. Returns an empty list if no report arrives until `until`.
     pub(crate) fn wait(&self, until: Instant) -> Vec<Report> {
         let mut state = self.shared.lock();
         state.waiting = true;

@@ -1,11 +1,24 @@
-//! Keys of samples (name and labels), each with a value of the caller's.
+//! Keys of samples (name and labels), each with a value.
 
 use std::hash::BuildHasher as _;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use pmapi::Type;
 
-/// Keys with values of a type, by numbers from 0 on. The keys of a document stand one behind the other, so that the
-/// processor has the next one in its cache when it is compared.
+/// Use of the samples with a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// Samples with the key are not exported.
+    Excluded,
+    Slot {
+        slot: u32,
+        ty: Type,
+        metric: u16,
+    },
+}
+
+/// Keys with their values, numbered from 0. The keys of a document are adjacent in memory, so the next key is in the
+/// processor's cache when it is compared.
 #[derive(Debug)]
 pub(crate) struct Keys<T> {
     text: String,
@@ -15,10 +28,10 @@ pub(crate) struct Keys<T> {
     hasher: DefaultHashBuilder,
 }
 
-/// A key by its place in the text.
+/// A key, as its position in the text, and its value.
 #[derive(Clone, Copy, Debug)]
 struct Entry<T> {
-    start: usize,
+    start: u32,
     len: u32,
     value: T,
 }
@@ -37,34 +50,38 @@ impl<T: Copy> Keys<T> {
         self.entries.len()
     }
 
-    /// Returns the key with a number, and its value.
+    /// Returns the key with a number, and the key's value.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<(&str, T)> {
         let Entry { start, len, value } = *self.entries.get(number as usize)?;
-        Some((self.text.get(start..start + len as usize)?, value))
+        Some((self.text.get(start as usize..start as usize + len as usize)?, value))
     }
 
     /// Returns the number of a key.
     pub(crate) fn find(&self, key: &str) -> Option<u32> {
-        let is_key = |number: &u32| self.get(*number).is_some_and(|(known, _)| known == key);
-        self.numbers.find(self.hasher.hash_one(key), is_key).copied()
+        self.numbers
+            .find(self.hasher.hash_one(key), |number| self.get(*number).is_some_and(|(known, _)| known == key))
+            .copied()
     }
 
-    /// Adds a key that is new, and returns its number.
+    /// Adds a new key, and returns its number.
     pub(crate) fn add(&mut self, key: &str, value: T) -> u32 {
         let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        // A document, and thus a key, is shorter than 4 GiB.
+        // A key beyond 4 GiB is not found again, and its sample is parsed each time.
+        let start = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
         let len = u32::try_from(key.len()).unwrap_or(0);
-        self.entries.push(Entry { start: self.text.len(), len, value });
+        self.entries.push(Entry { start, len, value });
         self.text.push_str(key);
         let mut numbers = std::mem::take(&mut self.numbers);
-        let hash_of = |number: &u32| self.hasher.hash_one(self.get(*number).map_or("", |(key, _)| key));
-        numbers.insert_unique(self.hasher.hash_one(key), number, hash_of);
+        numbers.insert_unique(self.hasher.hash_one(key), number, |number| {
+            self.hasher.hash_one(self.get(*number).map_or("", |(key, _)| key))
+        });
         self.numbers = numbers;
         number
     }
 
-    /// Forgets all keys but those with these numbers, which get new ones.
+    /// Removes all keys except those with these numbers. The remaining keys get new numbers, which replace the old ones
+    /// in `numbers`.
     pub(crate) fn keep(&mut self, numbers: &mut [u32]) {
         let before = std::mem::replace(self, Keys::new());
         for number in numbers {

@@ -1,9 +1,9 @@
-//! The labels of an instance, in one piece of memory: a source may have very many instances.
+//! The labels of a metric or instance, in one allocation: a source may have very many instances.
 
 use std::sync::Arc;
 
-/// Names and values. Each is its length in four bytes, and the text.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Names and values. Each is encoded as its length in four bytes, followed by the text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Labels(Arc<[u8]>);
 
 impl Labels {
@@ -14,7 +14,13 @@ impl Labels {
             bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(0).to_ne_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
-        Labels(bytes.into())
+        // All empty lists share one allocation.
+        Labels(if bytes.is_empty() { Arc::default() } else { bytes.into() })
+    }
+
+    /// Returns the length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> + Clone {

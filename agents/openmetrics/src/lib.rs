@@ -2,20 +2,25 @@
 //! counterpart of pmdaopenmetrics(1).
 //!
 //! The sources are the files of a directory (`config_dir`): `NAME.url` has a URL and rules (`url_file`), and an
-//! executable file is a script. Threads read them (`reader`, `pool`), and make samples of their documents (`model`). A
-//! request waits for a source only as long as that usually takes (`source`), so that one that hangs delays nobody.
+//! executable file is a script. Threads read them (`reader`, `pool`), and convert their documents to samples (`model`).
+//! A request waits for a source for at most twice the usual time (`source`), so a source that hangs does not delay
+//! other clients for long.
 //!
 //! Numbers and names are those of PCP's agent: cluster = source, item = metric, instance = set of labels. They are kept
-//! in the files of that agent (`table`).
+//! in files of the same format (`table`).
 
+mod body;
 mod check;
+mod compact;
 mod config_dir;
 mod control;
+mod descriptors;
 mod filter;
 mod http;
 mod inbox;
 mod keys;
 mod labels;
+mod lookup;
 mod metadata;
 mod metric;
 mod model;
@@ -24,9 +29,13 @@ mod options;
 mod pickle;
 mod pool;
 mod reader;
+mod redirection;
+mod scan;
 mod script;
 mod source;
 mod sources;
+mod store;
+mod supervisor;
 mod table;
 mod transport;
 mod trial;
@@ -50,6 +59,7 @@ pub use options::of_pcp;
 use pool::Pool;
 use source::Source;
 use sources::Sources;
+pub use supervisor::supervise;
 pub use trial::{Seen, Trial};
 
 /// Agent `openmetrics`.
@@ -77,7 +87,7 @@ impl Instances for Names {
     }
 }
 
-/// Text of the file that a new configuration directory has.
+/// Text of the file that is created in a new configuration directory.
 const SOURCES: &str = "Sources of agent openmetrics: files NAME.url, whose first line is a URL, and executable files,\n\
     whose standard output is a document. Their metrics are below openmetrics.NAME. pmdaopenmetrics --check FILE\n\
     shows what a source becomes.\n";
@@ -101,7 +111,9 @@ impl Agent for Openmetrics {
         let mut dynamic = setup.dynamic([Self::NAME]);
         control::show(&mut dynamic, Self::NAME, options.likeness())?;
         let (dir, defaults) = (options.dir(setup), options.defaults(setup)?);
-        let sources = Sources::new(dir, defaults, options.wait(), Pool::new(options.threads()), Self::NAME, dynamic)?;
+        let pool = Pool::new(options.threads());
+        let mut sources = Sources::new(dir, defaults, options.wait(), pool, Self::NAME, dynamic)?;
+        sources.refresh_after = options.refresh();
         let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Openmetrics {
             sources,
@@ -115,12 +127,15 @@ impl Agent for Openmetrics {
 
     fn open(&mut self) -> Start<()> {
         info!("Initializing ... currently in notready state.");
+        // If the program connects the `log` crate with its own log, messages of the HTTP library would contain URLs.
+        log::set_max_level(log::LevelFilter::Off);
+        descriptors::raise();
         self.sources.start();
         self.update_names();
         Ok(())
     }
 
-    /// Stays true once it has been: later readings do not stop requests.
+    /// Stays true once it is true: later readings do not stop requests.
     fn is_ready(&self) -> bool {
         if !self.was_ready.get() && self.sources.is_started() {
             self.was_ready.set(true);
@@ -147,7 +162,7 @@ impl Agent for Openmetrics {
                 let clusters = items.iter().map(Item::cluster).filter(|cluster| *cluster != control::CLUSTER);
                 self.sources.read(clusters);
             }
-            Request::Names(_) => self.sources.refresh_empty(),
+            Request::Names(_) => self.sources.refresh_old(),
             _ => {}
         }
         self.update_names();
@@ -163,14 +178,14 @@ impl Agent for Openmetrics {
             return Some(&self.names);
         }
         let (_, metric) = self.metric(metric::item_of(indom)?)?;
-        (!metric.singular).then_some(&metric.instances as &dyn Instances)
+        metric.instances().map(|instances| instances as &dyn Instances)
     }
 
     fn text(&self, of: Subject, kind: TextKind) -> Result<Option<&[u8]>> {
         let text = match of {
             Subject::Metric(pmid) => self.metric(pmid.item()).map(|(_, metric)| match kind {
                 TextKind::OneLine => metric.oneline.as_bytes(),
-                TextKind::Help => metric.text.as_bytes(),
+                TextKind::Help => metric.text().as_bytes(),
             }),
             Subject::InDom(indom) => self.instances(indom.serial()).map(|_| &b""[..]),
         };
@@ -181,17 +196,17 @@ impl Agent for Openmetrics {
         Ok(match of {
             LabelSubject::Cluster(cluster) => self.sources.get(cluster).and_then(|source| source.labels(&self.host)),
             LabelSubject::Item(item) => self.metric(item).map(|(_, metric)| {
-                let mut set = metric::label_set(metric::texts(&metric.labels), self.likeness).unwrap_or_default();
-                for (name, value) in &metric.notes {
+                let mut set = metric::label_set(metric.labels.iter(), self.likeness).unwrap_or_default();
+                for (name, value) in metric.notes() {
                     // Labels that PCP does not allow are left out.
-                    let _ = set.add_notes(json!({ &**name: &**value }));
+                    let _ = set.add_notes(json!({ name: value }));
                 }
                 set
             }),
             LabelSubject::InDom(serial) => {
                 metric::item_of(serial).and_then(|item| self.metric(item)).map(|(source, _)| {
                     let mut set = LabelSet::new();
-                    let _ = set.add(json!({ "source": source.found.name }));
+                    let _ = set.add(json!({ "source": &*source.found.name }));
                     set
                 })
             }
@@ -201,7 +216,8 @@ impl Agent for Openmetrics {
 
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         let metric = metric::item_of(indom).and_then(|item| self.metric(item));
-        Ok(metric.map(|(_, metric)| metric.instances.labels_of(inst, self.likeness)).unwrap_or_default())
+        let instances = metric.and_then(|(_, metric)| metric.instances());
+        Ok(instances.map(|instances| instances.labels_of(inst, self.likeness)).unwrap_or_default())
     }
 
     fn changes(&mut self) -> Changes {

@@ -1,5 +1,5 @@
-//! What a metric is: name, type, semantics, units and help, from the comments of its document, from a line `METADATA:`,
-//! or from its name.
+//! Descriptions of metrics: name, type, semantics, units and help, from the comments of the document, from a line
+//! `METADATA:`, or from the name.
 
 use exposition::Comment;
 use pmapi::{Semantics, Type, Units};
@@ -16,7 +16,7 @@ pub(crate) struct Block<'a> {
     pub(crate) samples: Samples,
 }
 
-/// What the values of a metric are.
+/// Meaning of a metric's samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Samples {
     #[default]
@@ -25,7 +25,7 @@ pub(crate) enum Samples {
     Exemplars,
 }
 
-/// What a metric is.
+/// Description of a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Description {
     /// Name below the source's.
@@ -33,11 +33,11 @@ pub(crate) struct Description {
     pub(crate) ty: Type,
     pub(crate) semantics: Semantics,
     pub(crate) units: Units,
-    /// Whether the metric has one value in spite of labels.
+    /// Whether the metric is singular although its samples have labels.
     pub(crate) singular: bool,
-    /// Whether PCP's metadata say what the metric is, in which case the label `instname` or `instance` names instances.
+    /// Whether the description is PCP's metadata. Then the label `instname` or `instance` names instances.
     pub(crate) by_pcp: bool,
-    /// Why the units of PCP's metadata are not those of the metric.
+    /// Reason why the units in PCP's metadata were not used for the metric.
     pub(crate) warning: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Block<'a> {
     fn guess(&self, name: &str) -> Description {
         let words: Vec<&str> = name.split('_').collect();
         let has = |word: &str| words.contains(&word);
-        let ty: Vec<&str> = self.ty.map(|ty| ty.words().skip(2).collect()).unwrap_or_default();
+        let ty: Vec<&str> = self.ty.map(|ty| ty.description().collect()).unwrap_or_default();
         let is = |word: &str| ty == [word];
         let is_bucket = is("histogram") && has("bucket");
         if self.samples == Samples::Exemplars {
@@ -113,7 +113,7 @@ impl<'a> Block<'a> {
 
     /// Returns the help: its first line, and the others.
     pub(crate) fn help(&self) -> (String, String) {
-        let words: Vec<&str> = self.help.map(|help| help.words().skip(2).collect()).unwrap_or_default();
+        let words: Vec<&str> = self.help.map(|help| help.description().collect()).unwrap_or_default();
         let text = words.join(" ").replace("\\\\", "\\").replace("\\n", "\n");
         let (first, others) = text.split_once('\n').unwrap_or((&text, ""));
         (first.to_owned(), others.to_owned())
@@ -137,7 +137,7 @@ fn of_pcp5(words: &[&str]) -> Result<Description, String> {
     })
 }
 
-/// Describes a metric by name, semantics and units, of which the last two may be missing.
+/// Parses PCP's metadata: name, semantics and units of a metric. The last two may be missing.
 fn of_pcp(words: &[&str]) -> Result<Description, String> {
     let [name, rest @ ..] = words else { return Err("# PCP needs the name of a metric".into()) };
     let (semantics, units) = rest.split_first().map_or(("", &[][..]), |(semantics, units)| (*semantics, units));
@@ -159,7 +159,7 @@ fn parse_units(text: &str) -> (Units, Option<String>) {
     }
     match Units::parse(text) {
         Ok((units, _)) => (units, None),
-        Err(e) => (Units::NONE, Some(format!("units {text:?} are taken for none: {e}"))),
+        Err(e) => (Units::NONE, Some(format!("units {text:?} are ignored: {e}"))),
     }
 }
 
@@ -184,7 +184,7 @@ fn type_of(word: &str) -> Type {
     }
 }
 
-/// Returns whether a document's name for a metric is acceptable: it begins with a letter, and consists of letters,
+/// Returns whether a metric's name in a document is acceptable: it begins with a letter, and consists of letters,
 /// digits, `_`, `.` and `:`.
 pub(crate) fn is_name(name: &str) -> bool {
     let mut rest = name.chars().filter(|c| !matches!(c, '_' | '.' | ':')).peekable();

@@ -1,4 +1,4 @@
-//! Metrics and samples as the workers hand them to the agent.
+//! Metrics and samples, as workers send them to the agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,14 +7,21 @@ use pmapi::{Inst, Item, LabelSet, Semantics, Serial, Type, Units};
 use pmda::Instances;
 use serde_json::json;
 
+use crate::compact::Texts;
 use crate::labels::Labels;
 use crate::value::Value;
 
-/// First serial number of the instance domains of metrics. Those below are PCP's agent's own.
+/// First serial number of the instance domains of metrics. PCP's agent uses the serials below for other domains.
 const FIRST_SERIAL: u32 = 4096;
-/// Most metrics of a source.
+/// Largest number of metrics of a source.
 pub(crate) const METRICS: u32 = 1024;
-/// Number of the last source: a later one would have instance domains with invalid numbers.
+/// Longest name of a metric, in bytes.
+pub(crate) const NAME: usize = 1 << 10;
+/// The help of all metrics of all sources.
+pub(crate) static HELPS: Texts = Texts::new();
+/// Longest help of a metric, in bytes.
+pub(crate) const HELP: usize = 64 << 10;
+/// Largest number of a source. With a larger one, numbers of instance domains would be invalid.
 pub(crate) const LAST_CLUSTER: u16 = 4091;
 
 /// Returns the serial number of a metric's instance domain.
@@ -22,50 +29,92 @@ pub(crate) fn serial(item: Item) -> Option<Serial> {
     Serial::try_new(FIRST_SERIAL + u32::from(item.cluster()) * METRICS + u32::from(item.item()))
 }
 
-/// Returns the metric that an instance domain belongs to.
+/// Returns the metric whose instance domain has this serial.
 pub(crate) fn item_of(serial: Serial) -> Option<Item> {
     let number = serial.get().checked_sub(FIRST_SERIAL)?;
     Item::try_new(u16::try_from(number / METRICS).ok()?, u16::try_from(number % METRICS).ok()?)
 }
 
-/// How much the agent is like PCP's.
+/// Degree of likeness to PCP's agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Likeness {
-    /// Labels with characters that PCP's agent does not expect make it leave out all labels of a metric or instance. So
-    /// does this one, and it has no other control metrics.
+    /// As in PCP's agent, a metric or instance with unexpected characters in a label has no labels, and there are no
+    /// control metrics besides those of PCP's agent.
     Exact,
     Better,
 }
 
-/// A label: name and value.
-pub(crate) type Pair = (Box<str>, Box<str>);
-
-/// Slot of an instance that no document has had since the agent started.
+/// Slot of an instance that no document has contained since the agent started.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
+
+/// Adds a slot, and returns its index.
+pub(crate) fn new_slot(slots: &mut u32, values: &mut Vec<Value>) -> u32 {
+    let slot = *slots;
+    // Limits of metrics and instances end documents long before.
+    *slots = slot.saturating_add(1).min(NO_SLOT - 1);
+    values.push(Value::Absent);
+    slot
+}
 
 /// A metric of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
     pub(crate) number: u16,
     /// Name below the source's.
-    pub(crate) name: String,
+    pub(crate) name: Box<str>,
     pub(crate) ty: Type,
     pub(crate) semantics: Semantics,
     pub(crate) units: Units,
-    pub(crate) oneline: String,
-    pub(crate) text: String,
-    pub(crate) singular: bool,
-    pub(crate) labels: Vec<Pair>,
-    /// Labels that do not identify the metric.
-    pub(crate) notes: Vec<Pair>,
-    pub(crate) instances: Named,
+    pub(crate) oneline: Arc<str>,
+    pub(crate) labels: Labels,
+    /// Rare parts, in an allocation of their own.
+    pub(crate) more: Option<Box<More>>,
+    pub(crate) shape: Shape,
 }
 
-/// The instances of a metric, by their numbers. A singular metric has one without a name.
+/// Parts that few metrics have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct More {
+    /// Help after the first line.
+    pub(crate) text: Box<str>,
+    /// Labels that do not identify the metric.
+    pub(crate) notes: Labels,
+}
+
+/// Location of a metric's values. For a singular metric it takes no further memory, because many sources have very many
+/// singular metrics.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// The index of the only value in the samples, or `NO_SLOT`.
+    Singular(u32),
+    Plural(Box<Named>),
+}
+
+impl Metric {
+    /// Returns the help after the first line.
+    pub(crate) fn text(&self) -> &str {
+        self.more.as_ref().map_or("", |more| &more.text)
+    }
+
+    /// Iterates over the labels that do not identify the metric.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.more.iter().flat_map(|more| more.notes.iter())
+    }
+
+    /// Returns the instances; `None` for a singular metric.
+    pub(crate) fn instances(&self) -> Option<&Named> {
+        match &self.shape {
+            Shape::Singular(_) => None,
+            Shape::Plural(instances) => Some(instances),
+        }
+    }
+}
+
+/// The instances of a metric, by their numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     pub(crate) names: Vec<Arc<str>>,
-    /// Whether the names begin with the number.
+    /// Whether each instance's name begins with its number.
     pub(crate) prefixed: bool,
     /// Index of the value in the samples, or `NO_SLOT`.
     pub(crate) slots: Vec<u32>,
@@ -73,7 +122,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Labels of an instance: those of the document, and the whole name as a note.
+    /// Labels of an instance: those of the document, and the full name as a note.
     pub(crate) fn labels_of(&self, inst: Inst, likeness: Likeness) -> LabelSet {
         let at = inst.word() as usize;
         let labels = self.labels.get(at).and_then(Option::as_ref);
@@ -85,6 +134,13 @@ impl Named {
             let _ = set.add_notes(json!({ "instname": name }));
         }
         set
+    }
+
+    /// Frees memory that the next documents do not need.
+    pub(crate) fn shrink(&mut self) {
+        self.names.shrink_to_fit();
+        self.slots.shrink_to_fit();
+        self.labels.shrink_to_fit();
     }
 
     /// Iterates over the numbers and slots of the instances that have had values.
@@ -108,13 +164,27 @@ impl Instances for Named {
     }
 }
 
-/// Iterates over the names and values of labels.
-pub(crate) fn texts(pairs: &[Pair]) -> impl Iterator<Item = (&str, &str)> + Clone {
-    pairs.iter().map(|(name, value)| (&**name, &**value))
+/// Iterates over labels until they exceed the size of a label set. A document may have very many and very long labels
+/// for each instance.
+pub(crate) fn fitting<'a>(
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let mut bytes = 0;
+    labels.take(LabelSet::MAX_LABELS + 1).map_while(move |(name, value)| {
+        let fits = bytes <= LabelSet::MAX_JSON;
+        bytes += name.len() + value.len();
+        fits.then(|| (cut(name, LabelSet::MAX_JSON), cut(value, LabelSet::MAX_JSON)))
+    })
 }
 
-/// Creates a label set. Labels that PCP does not allow are left out, and those that do not fit. With
-/// [`Likeness::Exact`], one of them makes it `None`.
+/// Returns the longest beginning of a text that has at most `most` bytes.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+/// Creates a label set without the labels that PCP does not allow or that do not fit. With [`Likeness::Exact`], returns
+/// `None` if there is such a label.
 pub(crate) fn label_set<'a>(
     pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     likeness: Likeness,
@@ -131,10 +201,10 @@ pub(crate) fn label_set<'a>(
     Some(set)
 }
 
-/// What one reading of a source has brought.
+/// Result of one reading of a source.
 #[derive(Debug)]
 pub(crate) struct Sample {
-    /// All metrics since the agent started, also those that this document does not have.
+    /// All metrics since the agent started, including those that this document does not contain.
     pub(crate) metrics: Arc<[Arc<Metric>]>,
     pub(crate) values: Vec<Value>,
     pub(crate) taken: Instant,
@@ -143,10 +213,23 @@ pub(crate) struct Sample {
     pub(crate) bytes: u64,
     /// Number of lines with values.
     pub(crate) lines: u64,
-    /// Instances and metrics that did not fit into the limits.
+    /// Number of instances and metrics left out because of the limits.
     pub(crate) left_out: u64,
-    /// First line that was refused, and why. Nothing after it was read.
+    /// First line that was refused, and the reason. Nothing after this line was read.
     pub(crate) refused: Option<(usize, String)>,
+    /// Whether the document has other samples than the previous one, or another order.
+    pub(crate) reordered: bool,
+}
+
+impl Sample {
+    /// Returns whether the document has a metric.
+    pub(crate) fn has(&self, metric: &Metric) -> bool {
+        let has = |slot: usize| self.values.get(slot).is_some_and(|value| *value != Value::Absent);
+        match &metric.shape {
+            Shape::Singular(slot) => has(*slot as usize),
+            Shape::Plural(instances) => instances.slots().any(|(_, slot)| has(slot)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,25 @@
-//! What the documents of a source become: metrics, instances and values.
+//! Converts the documents of a source to metrics, instances and values.
 //!
-//! A document usually has the same samples as the one before, in the same order. `order` has their keys, and so a
-//! sample costs the comparison with the expected key, and the conversion of its value. Any other sample is looked up by
-//! its key, and only one whose key is new is parsed.
+//! A document usually has the same samples as the one before, in the same order. `order` has their keys, so a sample
+//! costs a comparison with the expected key, and the conversion of its value. Any other sample is looked up by its key.
+//! Only samples with new keys are parsed.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use exposition::{Line, Lines, Sample as Parsed};
 use hashbrown::HashMap;
-use pmapi::{Domain, Item, Type};
+use pmapi::{Item, LabelSet};
 use tracing::{debug, info, warn};
 
-use crate::keys::Keys;
+use crate::keys::{Keys, Target};
 use crate::labels::Labels;
 use crate::metadata::{Block, Samples, is_name};
-use crate::metric::{METRICS, Metric, NO_SLOT, Named, Pair, Sample, serial};
+use crate::metric::{
+    HELP, HELPS, Likeness, METRICS, Metric, More, NAME, NO_SLOT, Named, Sample, Shape, cut, fitting, new_slot, serial,
+};
 use crate::naming::{self, Naming};
+use crate::store::Store;
 use crate::table::Table;
 use crate::url_file::{Exemplars, Metadata, Rules};
 use crate::value::Value;
@@ -25,101 +27,108 @@ use crate::value::Value;
 /// The metrics of a source, and the tables of their numbers.
 #[derive(Debug)]
 pub(crate) struct Model {
-    source: String,
-    domain: Domain,
+    source: Arc<str>,
     cluster: u16,
-    /// Directory of the tables, if they are kept.
-    tables: Option<PathBuf>,
+    /// Where the tables are kept, if they are.
+    store: Option<Arc<Store>>,
     items: Table,
-    by_name: HashMap<Box<str>, usize>,
+    is_loaded: bool,
+    /// Index of each metric by its number.
+    by_number: Vec<Option<u16>>,
     metrics: Vec<Working>,
     /// The published metrics, until one of them changes.
     list: Option<Arc<[Arc<Metric>]>>,
-    /// What became of each sample, by its key.
+    /// Targets of samples, by key.
     known: Keys<Target>,
-    /// The numbers of the keys of the last document, in its order.
+    /// Numbers of the keys of the last document, in its order.
     order: Vec<u32>,
-    /// Labels by slot, of instances that are named by all of their labels.
+    /// Number of slots.
+    slots: u32,
+    /// Labels by slot, for instances whose names consist of all their labels. Not longer than the last one needs.
     naming: Vec<Option<Labels>>,
     values: Vec<Value>,
-    /// Most instances of all metrics together.
+    /// Largest number of instances of all metrics together. An instance with a long name or long labels counts as
+    /// several.
     pub(crate) limit: usize,
+    pub(crate) likeness: Likeness,
     instances: usize,
     left_out: u64,
 }
 
-/// A metric, and what is needed to add instances to it.
+/// A metric, and the data needed to add instances to it.
 #[derive(Debug)]
 struct Working {
     published: Arc<Metric>,
     by_pcp: bool,
-    table: Option<Table>,
-}
-
-/// What becomes of the samples with a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Target {
-    /// They are not exported.
-    Excluded,
-    Slot {
-        slot: u32,
-        ty: Type,
-        metric: u32,
-    },
+    table: Option<Box<Table>>,
 }
 
 /// Outcome of a document, besides its values.
 #[derive(Default)]
 struct Outcome {
     lines: u64,
-    /// Whether the samples are others than those of the last document, or in another order.
+    /// Whether the document has other samples than the previous one, or another order.
     reordered: bool,
     refused: Option<(usize, String)>,
 }
 
-/// Most metrics, or keys, that may be known beyond twice those of the last document.
+/// Longest reason for which a line is refused, in bytes.
+const REASON: usize = 500;
+/// Number of bytes of names and labels that count as one instance.
+const HEAVY: usize = 1 << 10;
+
+/// Unused metrics and keys are removed when there are more than twice as many metrics or keys as in the last document,
+/// plus this number.
 const SPARE: usize = 1000;
 
 impl Model {
-    /// Creates the model of a source, with the tables that are in a directory.
-    pub(crate) fn new(source: &str, domain: Domain, cluster: u16, tables: PathBuf, limit: usize) -> Model {
-        let path = tables.join(format!("{}.{cluster}.py", domain.get()));
-        Model {
-            tables: Some(tables),
-            items: Table::load(path, METRICS as usize),
-            cluster,
-            ..Model::unsaved(source, domain, limit)
-        }
+    /// Creates the model of a source with a certain number, which keeps its tables.
+    pub(crate) fn new(source: Arc<str>, cluster: u16, store: &Arc<Store>, limit: usize) -> Model {
+        Model { store: Some(Arc::clone(store)), is_loaded: false, cluster, ..Model::unsaved(source, limit) }
     }
 
-    /// Creates a model whose tables are not kept.
-    pub(crate) fn unsaved(source: &str, domain: Domain, limit: usize) -> Model {
+    /// Reads the table of the metrics, once. Must be called before a document is read.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read now.
+    pub(crate) fn load(&mut self) -> Result<(), String> {
+        if let Some(store) = self.store.as_ref().filter(|_| !self.is_loaded) {
+            self.items = Table::load(store, self.cluster.into(), METRICS as usize).map_err(|e| e.to_string())?;
+            self.is_loaded = true;
+        }
+        Ok(())
+    }
+
+    /// Creates a model without tables on disk.
+    pub(crate) fn unsaved(source: Arc<str>, limit: usize) -> Model {
         Model {
-            source: source.to_owned(),
-            domain,
+            source,
             cluster: 1,
-            tables: None,
+            store: None,
             items: Table::unsaved(METRICS as usize),
-            by_name: HashMap::new(),
+            is_loaded: true,
+            by_number: Vec::new(),
             metrics: Vec::new(),
             list: None,
             known: Keys::new(),
             order: Vec::new(),
+            slots: 0,
             naming: Vec::new(),
             values: Vec::new(),
             limit,
+            likeness: Likeness::Better,
             instances: 0,
             left_out: 0,
         }
     }
 
-    /// Reads a document, and returns its values. It is read up to the first line that is refused.
+    /// Reads a document, and returns its values. Reading ends at the first line that is refused.
     pub(crate) fn read(&mut self, text: &str, rules: &Rules) -> Sample {
         let begin = Instant::now();
         self.left_out = 0;
         self.values.clear();
-        self.values.resize(self.naming.len(), Value::Absent);
-        let outcome = self.lines(text, rules);
+        self.values.resize(self.slots as usize, Value::Absent);
+        let outcome = self.lines(text.strip_prefix('\u{feff}').unwrap_or(text), rules);
         if outcome.reordered {
             self.update_labels();
             self.forget_keys();
@@ -136,7 +145,8 @@ impl Model {
             bytes: text.len() as u64,
             lines: outcome.lines,
             left_out: self.left_out,
-            refused: outcome.refused,
+            refused: outcome.refused.map(|(line, reason)| (line, cut(&reason, REASON).to_owned())),
+            reordered: outcome.reordered,
         }
     }
 
@@ -191,7 +201,7 @@ impl Model {
         outcome
     }
 
-    /// Puts the exemplar of a sample, if it has one, as a value of a metric of its own with the same instances.
+    /// Adds the exemplar of a sample, if it has one, as a value of a separate metric with the same instances.
     fn exemplar(&mut self, line: &str, rules: &Rules) {
         let Ok(Line::Sample(sample)) = Line::parse(line) else { return };
         let (key, name) = (sample.key(), sample.name());
@@ -221,7 +231,7 @@ impl Model {
         }
     }
 
-    /// Finds what becomes of a sample, and the number of its key.
+    /// Returns the target of a sample, and the number of its key.
     ///
     /// # Errors
     /// The reason why the document must not be read further.
@@ -237,12 +247,12 @@ impl Model {
     fn target(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<Target, String> {
         let name = sample.name();
         let labels = Naming::new(sample, &rules.filters);
-        let at = match self.by_name.get(name) {
-            Some(at) => *at,
-            None if !rules.filters.includes_metric(name) => {
-                info!(source = %self.source, "source {}: metric {name} is left out by a filter", self.source);
-                return Ok(Target::Excluded);
-            }
+        if !rules.filters.includes_metric(name) {
+            info!(source = %self.source, "source {}: metric {name} is left out by a filter", self.source);
+            return Ok(Target::Excluded);
+        }
+        let at = match self.known_metric(name) {
+            Some(at) => at,
             None => match self.add(sample, &labels, block, rules)? {
                 Some(at) => at,
                 None => return Ok(Target::Excluded),
@@ -251,7 +261,13 @@ impl Model {
         self.instance(at, name, &labels)
     }
 
-    /// Adds a metric. `None` if the source has too many.
+    /// Returns the index of a metric by its name in documents.
+    fn known_metric(&self, name: &str) -> Option<usize> {
+        let number = self.items.find(name)?;
+        (*self.by_number.get(number as usize)?).map(usize::from)
+    }
+
+    /// Adds a metric. Returns `None` if the source has too many.
     fn add(
         &mut self,
         sample: &Parsed<'_>,
@@ -260,8 +276,11 @@ impl Model {
         rules: &Rules,
     ) -> Result<Option<usize>, String> {
         let (name, exported) = (sample.name(), naming::exported(sample));
-        if !is_name(&exported) {
-            return Err(format!("invalid metric name {name:?}"));
+        match is_name(&exported) {
+            false if naming::is_quoted(sample) => return Ok(self.leave_out(name, "PCP allows no such name")),
+            false => return Err(format!("invalid metric name {name:?}")),
+            true if name.len() > NAME => return Ok(self.leave_out(name, "its name is too long")),
+            true => {}
         }
         let number = self.items.number(name).and_then(|number| u16::try_from(number).ok());
         let Some(number) = number.filter(|number| u32::from(*number) < METRICS) else {
@@ -271,116 +290,160 @@ impl Model {
         };
         let metadata: Option<&Metadata> = rules.metadata.iter().find(|metadata| metadata.pattern.matches(name));
         let is = block.describe(&exported, metadata)?;
+        if is.name.len() > NAME {
+            return Ok(self.leave_out(&is.name, "its name is too long"));
+        }
         if let Some(warning) = &is.warning {
             warn!(source = %self.source, "source {}: metric {name}: {warning}", self.source);
         }
         let singular = is.singular || labels.included.is_none();
-        let table = (!singular).then(|| self.instance_table(number)).flatten();
-        let mut instances = Named::default();
-        if let Some(table) = &table {
-            naming::show_all(table, &mut instances);
-            self.instances += table.len();
-        }
+        let table = if singular { None } else { self.instance_table(number)?.map(Box::new) };
+        let shape = if singular { Shape::Singular(NO_SLOT) } else { self.plural(table.as_deref()) };
         let (oneline, text) = block.help();
         let (labels, notes) = labels.of_metric();
         let metric = Metric {
             number,
-            name: is.name,
+            name: is.name.into(),
             ty: is.ty,
             semantics: is.semantics,
             units: is.units,
-            oneline,
-            text,
-            singular,
+            oneline: HELPS.shared(cut(&oneline, HELP)),
             labels,
-            notes,
-            instances,
+            more: (!text.is_empty() || notes.len() > 0)
+                .then(|| Box::new(More { text: cut(&text, HELP).into(), notes })),
+            shape,
         };
         debug!("source {}: metric {} has number {number}", self.source, metric.name);
         self.list = None;
         self.metrics.push(Working { published: Arc::new(metric), by_pcp: is.by_pcp, table });
-        self.by_name.insert(name.into(), self.metrics.len() - 1);
-        Ok(Some(self.metrics.len() - 1))
+        let at = self.metrics.len() - 1;
+        let place = usize::from(number);
+        self.by_number.resize(self.by_number.len().max(place + 1), None);
+        if let Some(of) = self.by_number.get_mut(place) {
+            *of = u16::try_from(at).ok();
+        }
+        Ok(Some(at))
     }
 
-    fn instance_table(&self, number: u16) -> Option<Table> {
-        let serial = serial(Item::try_new(self.cluster, number)?)?;
-        let Some(tables) = &self.tables else { return Some(Table::unsaved(usize::MAX)) };
-        let path = tables.join(format!("{}.{}.py", self.domain.get(), serial.get()));
-        Some(Table::load(path, usize::MAX))
+    /// Returns the shape of a metric with instances. The instances are those of its table, if there is a table.
+    fn plural(&mut self, table: Option<&Table>) -> Shape {
+        let mut instances = Named::default();
+        if let Some(table) = table {
+            naming::show_all(table, &mut instances, self.likeness);
+            self.instances += table.names(0).map(|name| 1 + name.len() / HEAVY).sum::<usize>();
+        }
+        Shape::Plural(Box::new(instances))
     }
 
-    /// Finds the instance that a sample is the value of.
+    /// Leaves out a metric because of its name.
+    fn leave_out(&mut self, name: &str, reason: &str) -> Option<usize> {
+        warn!(source = %self.source, "source {}: metric {:?} is left out: {reason}", self.source, cut(name, 100));
+        self.left_out += 1;
+        None
+    }
+
+    fn instance_table(&self, number: u16) -> Result<Option<Table>, String> {
+        let Some(serial) = Item::try_new(self.cluster, number).and_then(serial) else { return Ok(None) };
+        let Some(store) = &self.store else { return Ok(Some(Table::unsaved(usize::MAX))) };
+        Table::load(store, serial.get(), usize::MAX).map(Some).map_err(|e| e.to_string())
+    }
+
+    /// Returns the instance that a sample belongs to.
     fn instance(&mut self, at: usize, name: &str, labels: &Naming<'_>) -> Result<Target, String> {
         let excluded = Ok(Target::Excluded);
         let Some(metric) = self.metrics.get_mut(at) else { return excluded };
-        if metric.published.singular {
-            return Ok(self.slot(at, 0, None, None));
+        if metric.published.instances().is_none() {
+            return Ok(self.single(at));
         }
         let Some(naming) = labels.naming() else {
-            return Err(format!("metric {name} has labels elsewhere, but none here"));
+            return Err(format!("a sample of metric {name} has no labels, unlike others"));
         };
         let Some(table) = &mut metric.table else { return excluded };
         let (instance, by_labels) = labels.instance_name(metric.by_pcp);
-        let known = table.len();
         if by_labels {
             table.prefix();
         }
-        let room = if self.instances < self.limit { Some(()) } else { table.find(&instance).map(|_| ()) };
-        let Some(number) = room.and_then(|()| table.number(&instance)) else {
+        let (known, cost) = (table.find(&instance), 1 + instance.len() / HEAVY);
+        let limit = if instance.len() <= LabelSet::MAX_JSON { self.limit } else { 0 };
+        let has_room = known.is_some() || self.instances.saturating_add(cost) <= limit;
+        let Some(number) = has_room.then(|| table.number(&instance)).flatten() else {
             let (source, limit) = (&self.source, self.limit);
-            warn!(source = %source, "source {source}: an instance of {name} is left out: {limit} instances at most");
+            let reason = if instance.len() > LabelSet::MAX_JSON { ", with shorter names" } else { "" };
+            warn!(source = %source, "source {source}: an instance of {name} is left out: {limit} instances at most{reason}");
             self.left_out += 1;
             return excluded;
         };
-        self.instances += table.len() - known;
-        Ok(self.slot(at, number as usize, Some(naming), Some(by_labels)))
+        self.instances += if known.is_some() { 0 } else { cost };
+        Ok(self.slot(at, number as usize, naming, by_labels))
+    }
+
+    /// Returns the slot of a singular metric.
+    fn single(&mut self, at: usize) -> Target {
+        let Some(working) = self.metrics.get_mut(at) else { return Target::Excluded };
+        let ty = working.published.ty;
+        let slot = match working.published.shape {
+            Shape::Singular(NO_SLOT) => {
+                let slot = new_slot(&mut self.slots, &mut self.values);
+                self.list = None;
+                Arc::make_mut(&mut working.published).shape = Shape::Singular(slot);
+                slot
+            }
+            Shape::Singular(slot) => slot,
+            Shape::Plural(_) => return Target::Excluded,
+        };
+        Target::Slot { slot, ty, metric: u16::try_from(at).unwrap_or(u16::MAX) }
     }
 
     /// Returns the slot of an instance, and records its labels.
-    fn slot(&mut self, at: usize, inst: usize, labels: Option<Labels>, by_labels: Option<bool>) -> Target {
+    fn slot(&mut self, at: usize, inst: usize, labels: Labels, by_labels: bool) -> Target {
         let Some(working) = self.metrics.get_mut(at) else { return Target::Excluded };
         self.list = None;
         let metric = Arc::make_mut(&mut working.published);
+        let Shape::Plural(instances) = &mut metric.shape else { return Target::Excluded };
         if let Some(table) = &working.table {
-            naming::show_new(table, &mut metric.instances);
+            naming::show_new(table, instances, self.likeness);
         }
-        let instances = &mut metric.instances;
         if instances.slots.len() <= inst {
             instances.slots.resize(inst + 1, NO_SLOT);
             instances.labels.resize(inst + 1, None);
         }
-        if let Some(of) = instances.labels.get_mut(inst) {
-            of.clone_from(&labels);
-        }
         let Some(slot) = instances.slots.get_mut(inst) else { return Target::Excluded };
         if *slot == NO_SLOT {
-            *slot = u32::try_from(self.naming.len()).unwrap_or(NO_SLOT);
-            self.naming.push(None);
-            self.values.push(Value::Absent);
+            *slot = new_slot(&mut self.slots, &mut self.values);
         }
-        if let Some(naming) = self.naming.get_mut(*slot as usize) {
-            *naming = labels.filter(|_| by_labels == Some(true));
+        let slot = *slot;
+        if let Some(of) = instances.labels.get_mut(inst) {
+            let held = of.as_ref().map_or(0, |labels| labels.len() / HEAVY);
+            let charged = self.instances - held.min(self.instances) + labels.len() / HEAVY;
+            if charged <= self.limit.max(self.instances) {
+                self.instances = charged;
+                self.naming.resize(self.naming.len().max(slot as usize + 1), None);
+                if let Some(naming) = self.naming.get_mut(slot as usize) {
+                    *naming = by_labels.then(|| labels.clone());
+                }
+                *of = Some(labels);
+            } else {
+                let (source, limit) = (&self.source, self.limit);
+                let name = &metric.name;
+                warn!(source = %source, "source {source}: new labels of {name} are left out: {limit} instances at most");
+                self.left_out += 1;
+            }
         }
-        Target::Slot { slot: *slot, ty: metric.ty, metric: u32::try_from(at).unwrap_or(u32::MAX) }
+        Target::Slot { slot, ty: metric.ty, metric: u16::try_from(at).unwrap_or(u16::MAX) }
     }
 
     /// Gives each metric the labels of its last sample, as PCP's agent does.
     fn update_labels(&mut self) {
-        let mut labels: HashMap<u32, Vec<Pair>> = HashMap::new();
+        let mut labels: HashMap<u16, Vec<(&str, &str)>> = HashMap::new();
         for number in &self.order {
             let Some((_, Target::Slot { slot, metric, .. })) = self.known.get(*number) else { continue };
             let Some(Some(pairs)) = self.naming.get(slot as usize) else { continue };
             let Some(working) = self.metrics.get(metric as usize) else { continue };
-            let of = labels.entry(metric).or_insert_with(|| working.published.labels.clone());
-            for (name, value) in pairs.iter() {
-                match of.iter_mut().find(|(known, _)| &**known == name) {
-                    Some((_, known)) if &**known != value => *known = value.into(),
-                    Some(_) => {}
-                    None => of.push((name.into(), value.into())),
-                }
-            }
+            let of = labels.entry(metric).or_insert_with(|| working.published.labels.iter().collect());
+            naming::merge(of, pairs);
         }
+        let packed = |labels: Vec<(&str, &str)>| Labels::new(fitting(labels.into_iter()));
+        let labels: Vec<(u16, Labels)> = labels.into_iter().map(|(metric, labels)| (metric, packed(labels))).collect();
         for (metric, labels) in labels {
             let working = self.metrics.get_mut(metric as usize);
             if let Some(working) = working.filter(|working| working.published.labels != labels) {
@@ -390,23 +453,40 @@ impl Model {
         }
     }
 
-    /// Forgets keys that the last document does not have, if they are many.
+    /// Makes the next document parse all samples again, because the rules or limits have changed.
+    pub(crate) fn reconsider(&mut self) {
+        self.known = Keys::new();
+        self.order.clear();
+    }
+
+    /// Removes the keys that are not in the last document, if there are many.
     fn forget_keys(&mut self) {
         if self.known.len() > 2 * self.order.len() + SPARE {
             self.known.keep(&mut self.order);
         }
     }
 
-    /// Gives back memory that the next documents do not need.
+    /// Frees memory that the next documents do not need.
     fn shrink(&mut self) {
         self.known.shrink();
         self.order.shrink_to_fit();
         self.naming.shrink_to_fit();
         self.values.shrink_to_fit();
+        self.metrics.shrink_to_fit();
+        self.items.shrink();
+        self.metrics.iter_mut().filter_map(|metric| metric.table.as_mut()).for_each(|table| table.shrink());
+        for metric in self.metrics.iter_mut().filter_map(|metric| Arc::get_mut(&mut metric.published)) {
+            if let Shape::Plural(instances) = &mut metric.shape {
+                instances.shrink();
+            }
+        }
     }
 
-    /// Writes the tables that have changed.
+    /// Lets the tables that have changed be written soon.
     pub(crate) fn save(&mut self) {
+        if let Some(store) = &self.store {
+            store.retry();
+        }
         self.items.save();
         for table in self.metrics.iter_mut().filter_map(|metric| metric.table.as_mut()) {
             table.save();

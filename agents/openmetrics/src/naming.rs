@@ -1,18 +1,24 @@
-//! How labels name the instances of a metric.
+//! Names of instances, from labels.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use exposition::Sample;
+use hashbrown::HashMap;
+use pmapi::LabelSet;
+use pmapi::escape::{Escaped, is_control};
 
 use crate::filter::{Designation, Filters};
 use crate::labels::Labels;
-use crate::metric::{NO_SLOT, Named, Pair};
+use crate::metric::{Likeness, NO_SLOT, Named, fitting};
 use crate::table::Table;
+
+/// A sample with fewer labels is searched without a table of their names.
+const FEW: usize = 16;
 
 /// The labels of a sample after the filters.
 pub(crate) struct Naming<'a> {
-    /// Labels that are exported. `None` without any, which makes a metric singular.
+    /// Exported labels. `None` for a sample without labels, whose metric is singular.
     pub(crate) included: Option<Vec<Label<'a>>>,
 }
 
@@ -20,34 +26,43 @@ pub(crate) struct Naming<'a> {
 pub(crate) struct Label<'a> {
     name: &'a str,
     value: Cow<'a, str>,
-    /// Whether it is no part of the names of instances.
+    /// Whether the label is left out of instance names.
     optional: bool,
 }
 
-/// Returns the name of a sample's metric. In a name in quotes, which may have any characters, `_` takes the place of those
-/// that names of PCP cannot have.
+/// Returns whether the name of a sample's metric is in quotes.
+pub(crate) fn is_quoted(sample: &Sample<'_>) -> bool {
+    sample.key().starts_with('{')
+}
+
+/// Returns the name of a sample's metric. A quoted name may have any characters: those that PCP does not allow in names
+/// become `_`.
 pub(crate) fn exported<'a>(sample: &Sample<'a>) -> Cow<'a, str> {
     let name = sample.name();
     let is_odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':'));
-    if sample.key().starts_with('{') && name.contains(is_odd) {
-        Cow::Owned(name.replace(is_odd, "_"))
-    } else {
-        Cow::Borrowed(name)
-    }
+    if is_quoted(sample) && name.contains(is_odd) { Cow::Owned(name.replace(is_odd, "_")) } else { Cow::Borrowed(name) }
 }
 
 impl Label<'_> {
-    fn pair(&self) -> Pair {
-        (self.name.into(), self.value.as_ref().into())
+    fn texts(&self) -> (&str, &str) {
+        (self.name, &self.value)
     }
 }
 
 impl<'a> Naming<'a> {
     pub(crate) fn new(sample: &Sample<'a>, filters: &Filters) -> Naming<'a> {
         let mut included: Vec<Label<'a>> = Vec::new();
+        // Places by name, for a sample with many labels.
+        let mut places: HashMap<&str, usize> = HashMap::new();
         for label in sample.labels() {
             let value = label.value.text();
-            if let Some(before) = included.iter_mut().find(|before| before.name == label.name) {
+            let place = if included.len() < FEW {
+                included.iter().position(|before| before.name == label.name)
+            } else {
+                places.extend(included.iter().enumerate().skip(places.len()).map(|(place, label)| (label.name, place)));
+                places.get(label.name).copied()
+            };
+            if let Some(before) = place.and_then(|place| included.get_mut(place)) {
                 before.value = value;
                 continue;
             }
@@ -61,21 +76,22 @@ impl<'a> Naming<'a> {
         Naming { included: Some(included).filter(|included| !included.is_empty()) }
     }
 
-    /// Returns the labels and notes of a metric whose first sample this is.
-    pub(crate) fn of_metric(&self) -> (Vec<Pair>, Vec<Pair>) {
+    /// Returns the labels and notes of a metric whose first sample is this one.
+    pub(crate) fn of_metric(&self) -> (Labels, Labels) {
         let (notes, labels): (Vec<&Label<'a>>, _) = self.included.iter().flatten().partition(|label| label.optional);
-        let pairs = |labels: Vec<&Label<'a>>| labels.into_iter().map(Label::pair).collect();
-        (pairs(labels), pairs(notes))
+        let packed = |labels: Vec<&Label<'a>>| Labels::new(fitting(labels.into_iter().map(Label::texts)));
+        (packed(labels), packed(notes))
     }
 
     /// Returns the labels of the instance; `None` for a sample without labels.
     pub(crate) fn naming(&self) -> Option<Labels> {
         let included = self.included.as_ref()?.iter().filter(|label| !label.optional);
-        Some(Labels::new(included.map(|label| (label.name, &*label.value))))
+        Some(Labels::new(fitting(included.map(Label::texts))))
     }
 
-    /// Returns the name of the instance, without a number, and whether the name has all labels and thus spaces. The names of
-    /// such a domain get numbers before them, because names must differ up to their first space.
+    /// Returns the name of the instance, without a number, and whether the name consists of all labels and therefore
+    /// has spaces. Such names are exported with a number in front, because instance names must differ up to their first
+    /// space.
     pub(crate) fn instance_name(&self, by_pcp: bool) -> (Cow<'_, str>, bool) {
         let labels = || self.included.iter().flatten().filter(|label| !label.optional);
         let named = |name: &str| labels().find(|label| label.name == name);
@@ -89,24 +105,48 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Replaces the names of all instances by those of a table.
-pub(crate) fn show_all(table: &Table, instances: &mut Named) {
+/// Replaces all instance names by those of a table.
+pub(crate) fn show_all(table: &Table, instances: &mut Named, likeness: Likeness) {
     instances.names.clear();
     instances.prefixed = table.is_prefixed();
-    show_new(table, instances);
+    show_new(table, instances, likeness);
 }
 
-/// Adds the names of a table that are not shown yet.
-pub(crate) fn show_new(table: &Table, instances: &mut Named) {
+/// Adds the names of a table that are not exported yet.
+pub(crate) fn show_new(table: &Table, instances: &mut Named, likeness: Likeness) {
     if instances.prefixed != table.is_prefixed() {
-        return show_all(table, instances);
+        return show_all(table, instances, likeness);
     }
+    let shown = |name: &Arc<str>| shown(name, likeness);
     let from = instances.names.len();
     if table.is_prefixed() {
-        instances.names.extend(table.numbered(from).cloned());
+        instances.names.extend(table.numbered(from).map(shown));
     } else {
-        instances.names.extend(table.names(from).map(Arc::from));
+        instances.names.extend(table.names(from).map(|name| shown(&name.into())));
     }
     instances.slots.resize(instances.names.len(), NO_SLOT);
     instances.labels.resize(instances.names.len(), None);
+}
+
+/// Returns the exported name of an instance. Control characters are escaped, because PCP's tools print names as they
+/// are, and the source chooses them. PCP's agent does not escape them. The table keeps the name of the document.
+fn shown(name: &Arc<str>, likeness: Likeness) -> Arc<str> {
+    if likeness == Likeness::Better && name.chars().any(is_control) {
+        Escaped(name).to_string().into()
+    } else {
+        Arc::clone(name)
+    }
+}
+
+/// Adds labels to those of a metric. They replace labels of the same name. Stops when the labels exceed the size of a
+/// label set.
+pub(crate) fn merge<'a>(of: &mut Vec<(&'a str, &'a str)>, labels: &'a Labels) {
+    for (name, value) in labels.iter() {
+        let has_room = of.len() <= LabelSet::MAX_LABELS;
+        match of.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None if has_room => of.push((name, value)),
+            None => {}
+        }
+    }
 }

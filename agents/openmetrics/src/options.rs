@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pmapi::interval;
 use pmda::clap::{self, Args as _, Command};
 use pmda::{Setup, Start};
 
@@ -13,7 +12,9 @@ use crate::metric::Likeness;
 use crate::reader::Defaults;
 use crate::source::Waits;
 use crate::sources::tables;
+use crate::store::Store;
 use crate::trust::Owners;
+use crate::url_file::{time, time_or_zero};
 
 /// Options of the agent.
 #[derive(clap::Args, Debug)]
@@ -31,36 +32,34 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = time)]
     script_timeout: Duration,
     /// Longest time that a request waits for its sources
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval::parse)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_or_zero)]
     wait: Duration,
+    /// Time since their last reading after which all sources are read again when a client asks for names. Then also
+    /// removes the names of metrics that a document no longer has
+    #[arg(short = 'R', long, value_name = "TIME", value_parser = time)]
+    refresh: Option<Duration>,
     /// Wait up to --wait for every source, however long it usually takes
     #[arg(long)]
     fresh: bool,
     /// Longest document of a source in bytes, uncompressed
     #[arg(long, value_name = "N", default_value_t = 64 << 20)]
     bytes: u64,
-    /// Most instances of a source, of all its metrics together
+    /// Largest number of instances of a source, over all its metrics
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     instances: usize,
-    /// Most threads that read sources
+    /// Largest number of threads that read sources
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=1000))]
     threads: u16,
-    /// Accept files of any owner, and files that other users may write to
+    /// Accept files and directories of any owner, and those that others may write to
     #[arg(long)]
     any_owner: bool,
-    /// Export only the control metrics of PCP's agent, and no labels where it has none because of their characters
+    /// Export only the control metrics of PCP's agent, leave out labels with characters for which PCP's agent leaves
+    /// them out, and do not escape control characters in names of instances
     #[arg(long)]
     pcp: bool,
-    /// Print what a document or source becomes, and which lines are refused, and exit
+    /// Print the metrics of a document or source, and the lines that are refused, and exit
     #[arg(long, value_name = "FILE|URL")]
     pub(crate) check: Option<String>,
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    match interval::parse(text) {
-        Ok(Duration::ZERO) => Err("the time must not be zero".into()),
-        parsed => parsed.map_err(|e| e.to_string()),
-    }
 }
 
 pub(crate) fn augment(command: Command) -> Command {
@@ -74,6 +73,10 @@ impl Options {
 
     pub(crate) fn wait(&self) -> (Duration, Waits) {
         (self.wait, if self.fresh { Waits::Fully } else { Waits::AsUsual })
+    }
+
+    pub(crate) fn refresh(&self) -> Option<Duration> {
+        self.refresh
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -96,30 +99,33 @@ impl Options {
         self.bytes
     }
 
+    fn owners(&self) -> Owners {
+        if self.any_owner { Owners::Any } else { Owners::Trusted }
+    }
+
     pub(crate) fn dir(&self, setup: &Setup) -> ConfigDir {
-        // An absolute path takes the place of the directory.
+        // If the path is absolute, `join` returns it unchanged.
         let path = setup.dir().join(self.config.as_deref().unwrap_or("config.d".as_ref()));
-        ConfigDir::new(path, if self.nosort { Order::Any } else { Order::ByName })
+        ConfigDir::new(path, if self.nosort { Order::Any } else { Order::ByName }, self.owners())
     }
 
     pub(crate) fn defaults(&self, setup: &Setup) -> Start<Defaults> {
         let config = setup.config();
-        let owners = if self.any_owner { Owners::Any } else { Owners::Trusted { pcp: config.uid() } };
         Ok(Defaults {
             timeout: self.timeout,
             script_timeout: self.script_timeout,
             bytes: self.bytes,
             instances: self.instances,
-            owners,
-            tables: tables(&config.var_dir()),
-            domain: setup.domain(),
+            owners: self.owners(),
+            likeness: self.likeness(),
+            store: Store::new(tables(&config.var_dir()), setup.domain()),
         })
     }
 }
 
 /// Converts the command line of PCP's agent: `-D` without a value, `-u USER`, `-r NAME`, `--debug`, `--user` and
-/// `--root`. The value of `-u` is the path of a socket if it has a slash. pmcd waits for PCP's agent to be ready, so that
-/// a command line with its options also gets `--notready`.
+/// `--root`. A value of `-u` with a slash is the path of a socket. With PCP's agent, pmcd waits for the agent to be
+/// ready, so `--notready` is added to a command line with its options.
 pub fn of_pcp(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args = args.into_iter().peekable();
     let mut converted: Vec<OsString> = args.next().into_iter().collect();

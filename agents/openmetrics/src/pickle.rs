@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 
 use thiserror::Error;
 
+/// Most names of a table. Each takes much more memory than in the file.
+const MOST: usize = 4 << 20;
+
 /// Names by their numbers, and whether instance names begin with their number.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Names {
@@ -15,7 +18,7 @@ pub(crate) struct Names {
     pub(crate) prefixed: bool,
 }
 
-/// A file that is no table of names.
+/// Error for a file that is not a table of names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("byte {offset}: {reason}")]
 pub(crate) struct Malformed {
@@ -32,7 +35,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Names, Malformed> {
     Ok(Names { names, prefixed })
 }
 
-/// Writes a table.
+/// Encodes a table of names, and whether instance names begin with their number.
 pub(crate) fn write<'a>(names: impl Iterator<Item = &'a str>, prefixed: bool) -> Vec<u8> {
     let mut out = b"(lp0\n".to_vec();
     let mut memo = String::new();
@@ -49,7 +52,7 @@ pub(crate) fn write<'a>(names: impl Iterator<Item = &'a str>, prefixed: bool) ->
     out
 }
 
-/// Appends a character as Python's codec `raw-unicode-escape` does, with those escapes that keep a line a line.
+/// Appends a character as Python's codec `raw-unicode-escape` does. Line breaks and backslashes are escaped too.
 fn escape(out: &mut Vec<u8>, c: char) {
     match (c, u8::try_from(c)) {
         ('\\' | '\n' | '\0' | '\r' | '\x1a', _) => out.extend(format!("\\u{:04x}", u32::from(c)).bytes()),
@@ -81,7 +84,7 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// Returns the rest of the line, and moves behind its end.
+    /// Returns the rest of the line, and moves to the next line.
     fn line(&mut self) -> Result<&'a [u8], Malformed> {
         let rest = self.bytes.get(self.offset..).unwrap_or_default();
         let Some(len) = rest.iter().position(|byte| *byte == b'\n') else { return self.fail("a line has no end") };
@@ -89,7 +92,7 @@ impl<'a> File<'a> {
         Ok(rest.get(..len).unwrap_or_default())
     }
 
-    /// Skips the number under which the unpickler would remember the last object.
+    /// Skips the number under which an unpickler would remember the last object.
     fn memo(&mut self) -> Result<(), Malformed> {
         if self.peek() == Some(b'p') {
             self.offset += 1;
@@ -104,6 +107,9 @@ impl<'a> File<'a> {
         self.memo()?;
         let mut names = Vec::new();
         while self.peek() == Some(b'V') {
+            if names.len() >= MOST {
+                return self.fail("too many names");
+            }
             self.offset += 1;
             names.push(unescape(self.line()?));
             self.memo()?;
@@ -114,16 +120,16 @@ impl<'a> File<'a> {
     }
 
     fn flag(&mut self) -> Result<bool, Malformed> {
-        self.expect(b'I', "the flag is no boolean")?;
+        self.expect(b'I', "the flag is not a boolean")?;
         match self.line()? {
             b"00" => Ok(false),
             b"01" => Ok(true),
-            _ => self.fail("the flag is no boolean"),
+            _ => self.fail("the flag is not a boolean"),
         }
     }
 }
 
-/// Decodes `raw-unicode-escape`. What cannot be a character becomes U+FFFD.
+/// Decodes `raw-unicode-escape`. Invalid characters become U+FFFD.
 fn unescape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -146,6 +152,7 @@ fn unescape(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 
@@ -157,7 +164,7 @@ mod tests {
         let names = read(bytes).map(|table| (table.names, table.prefixed));
         assert_eq!(names, Ok((vec!["control".to_owned(), "dir.a".to_owned()], false)));
         assert_eq!(write(["control", "dir.a"].into_iter(), false), bytes);
-        // What Python 3.11 writes for ['a\\b\n', 'é漢😀'] and True.
+        // Output of Python 3.11 for ['a\\b\n', 'é漢😀'] and True.
         let bytes = b"(lp0\nVa\\u005cb\\u000a\np1\naV\xe9\\u6f22\\U0001f600\np2\na.I01\n.";
         assert_eq!(read(bytes), Ok(Names { names: vec!["a\\b\n".to_owned(), "é漢😀".to_owned()], prefixed: true }));
         assert_eq!(write(["a\\b\n", "é漢😀"].into_iter(), true), bytes);
@@ -177,6 +184,13 @@ mod tests {
         ] {
             assert_eq!(read(bytes).map_err(|e| e.offset), Err(offset), "{}", bytes.escape_ascii());
         }
+    }
+
+    #[test]
+    fn very_many_names_are_refused() {
+        let file = |names: usize| [b"(lp0\n", &b"V\na".repeat(names)[..], b".I00\n."].concat();
+        assert_eq!(read(&file(MOST)).unwrap().names.len(), MOST);
+        assert_eq!(read(&file(MOST + 1)).unwrap_err().to_string(), format!("byte {}: too many names", 5 + 3 * MOST));
     }
 
     proptest! {

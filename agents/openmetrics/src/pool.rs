@@ -3,12 +3,20 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reads a source, and reports the outcome.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce(Crowd) + Send>;
 
-/// Whether a source has answered in time the last time.
+/// Whether many jobs wait for a thread while another one begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Crowd {
+    Few,
+    /// As many jobs as there may be threads wait. If their sources hang, the last one would wait for very long.
+    Many,
+}
+
+/// Whether a source's last answer was in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
     Prompt,
@@ -16,25 +24,37 @@ pub(crate) enum Urgency {
     Late,
 }
 
-/// Threads that are started when they are needed, and end when they have nothing to do.
+/// Threads that are started on demand, and end when there is no work. Each thread costs memory, and a few threads can
+/// read very many sources that answer at once.
+///
+/// The thread that has been idle for the shortest time does the next job. Thus only as many threads work as there are
+/// jobs at a time, and the others end. If all threads worked by turns, each would in time keep as much memory as the largest
+/// document needs.
 #[derive(Debug)]
 pub(crate) struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
-    added: Condvar,
-    /// Most threads, half of which may read sources that were late.
+    /// Largest number of threads. Half of them may read sources that were late.
     most: usize,
 }
 
 #[derive(Default)]
 struct Queue {
-    prompt: VecDeque<Job>,
-    late: VecDeque<Job>,
+    /// Jobs, each with the time at which it was added.
+    prompt: VecDeque<(Instant, Job)>,
+    late: VecDeque<(Instant, Job)>,
     threads: usize,
-    idle: usize,
+    /// Idle threads. The last one has been idle for the shortest time.
+    idle: Vec<Arc<Condvar>>,
+    /// Number of threads that have been woken and have not looked for a job yet.
+    woken: usize,
     late_running: usize,
+    /// Time of the last growth.
+    grown: Option<Instant>,
+    /// Time from which free memory is to be returned to the system.
+    trim: Option<Instant>,
     closed: bool,
 }
 
@@ -44,41 +64,114 @@ impl std::fmt::Debug for Queue {
     }
 }
 
+/// Number of threads, besides those with late sources, that are started immediately.
+const FIRST: usize = 16;
+/// Waiting time after which a thread is started for a job.
+pub(crate) const LONGEST: Duration = Duration::from_millis(50);
+/// Time after which free memory is returned to the system for the first time: when the first documents have been read.
+const FIRST_TRIM: Duration = Duration::from_secs(2);
+/// Shortest time between two returns of free memory to the system.
+const TRIM: Duration = Duration::from_secs(60);
 /// A thread without work ends after this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Pool {
     pub(crate) fn new(most: usize) -> Pool {
-        Pool(Arc::new(Shared { queue: Mutex::default(), added: Condvar::new(), most }))
+        let queue = Queue { trim: Instant::now().checked_add(FIRST_TRIM), ..Queue::default() };
+        Pool(Arc::new(Shared { queue: Mutex::new(queue), most }))
     }
 
     /// Adds a job.
     ///
     /// # Errors
-    /// The error of the creation of a thread, if there is none to do the job. The job is dropped then.
+    /// The error of creating a thread, if no thread exists that could do the job. The job is dropped.
     pub(crate) fn add(&self, urgency: Urgency, job: Job) -> io::Result<()> {
         let mut queue = self.0.lock();
         match urgency {
-            Urgency::Prompt => queue.prompt.push_back(job),
-            Urgency::Late => queue.late.push_back(job),
+            Urgency::Prompt => queue.prompt.push_back((Instant::now(), job)),
+            Urgency::Late => queue.late.push_back((Instant::now(), job)),
         }
-        // Idle threads may be those that leave late sources waiting. They do prompt jobs.
-        self.0.added.notify_one();
-        if queue.idle >= queue.prompt.len() + queue.late.len() || queue.threads >= self.0.most {
+        // An idle thread may not take late sources, but can do prompt jobs.
+        queue.wake();
+        if queue.unused() >= queue.waiting() || queue.threads - queue.late_running >= FIRST {
             return Ok(());
         }
-        queue.threads += 1;
-        let shared = Arc::clone(&self.0);
-        let spawned = pmapi::thread::spawn("reader", move || shared.work());
-        if let Err(e) = spawned {
-            queue.threads -= 1;
-            if queue.threads == 0 {
+        match spawn(&self.0, &mut queue) {
+            Err(e) if queue.threads == 0 => {
                 queue.prompt.clear();
                 queue.late.clear();
-                return Err(e);
+                Err(e)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns when [`Pool::grow`] may start threads for waiting jobs.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let queue = self.0.lock();
+        let oldest = [queue.prompt.front(), queue.late.front()].into_iter().flatten().map(|(added, _)| *added).min()?;
+        let may = queue.waiting() > queue.unused() && queue.threads < self.0.most;
+        // If no thread can be started, this does not try again at once.
+        may.then(|| queue.grown.map_or(oldest, |grown| grown.max(oldest)) + LONGEST)
+    }
+
+    /// Starts a thread for each job that has waited for [`LONGEST`].
+    pub(crate) fn grow(&self) {
+        let mut queue = self.0.lock();
+        let now = Instant::now();
+        queue.grown = Some(now);
+        let old = queue.prompt.iter().chain(&queue.late).filter(|(added, _)| now.duration_since(*added) >= LONGEST);
+        for _ in queue.unused()..old.count() {
+            if spawn(&self.0, &mut queue).is_err() {
+                break;
             }
         }
-        Ok(())
+    }
+}
+
+/// Starts a thread, unless there are enough.
+fn spawn(shared: &Arc<Shared>, queue: &mut Queue) -> io::Result<()> {
+    if queue.threads >= shared.most {
+        return Ok(());
+    }
+    let own = Arc::clone(shared);
+    pmapi::thread::spawn("reader", move || own.work())?;
+    queue.threads += 1;
+    Ok(())
+}
+
+impl Queue {
+    /// Wakes the thread that has been idle for the shortest time.
+    fn wake(&mut self) {
+        if let Some(thread) = self.idle.pop() {
+            self.woken += 1;
+            thread.notify_one();
+        }
+    }
+
+    /// Returns whether nothing is to be read, and free memory is to be returned. It counts as returned then.
+    fn may_trim(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.waiting() == 0 && self.trim.is_some_and(|due| now >= due);
+        if is_due {
+            self.trim = now.checked_add(TRIM);
+        }
+        is_due
+    }
+
+    /// Returns the number of threads without a job.
+    fn unused(&self) -> usize {
+        self.idle.len() + self.woken
+    }
+
+    fn waiting(&self) -> usize {
+        self.prompt.len() + self.late.len()
+    }
+
+    /// Returns whether the next job has waited for [`LONGEST`].
+    fn is_behind(&self) -> bool {
+        let next = self.prompt.front().or(self.late.front());
+        self.unused() == 0 && next.is_some_and(|(added, _)| added.elapsed() >= LONGEST)
     }
 }
 
@@ -88,8 +181,9 @@ impl Drop for Pool {
         queue.closed = true;
         queue.prompt.clear();
         queue.late.clear();
-        drop(queue);
-        self.0.added.notify_all();
+        while !queue.idle.is_empty() {
+            queue.wake();
+        }
     }
 }
 
@@ -98,29 +192,41 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) {
+    fn work(self: Arc<Self>) {
+        let own = Arc::new(Condvar::new());
         let mut queue = self.lock();
         while !queue.closed {
-            if let Some(job) = queue.prompt.pop_front() {
+            if queue.is_behind() {
+                // If no thread can be started, this thread continues alone.
+                let _ = spawn(&self, &mut queue);
+            }
+            if let Some((_, job)) = queue.prompt.pop_front() {
+                let crowd = if queue.prompt.len() >= self.most { Crowd::Many } else { Crowd::Few };
                 drop(queue);
-                job();
+                job(crowd);
                 queue = self.lock();
                 continue;
             }
             let late = if queue.late_running < self.most / 2 { queue.late.pop_front() } else { None };
-            if let Some(job) = late {
+            if let Some((_, job)) = late {
                 queue.late_running += 1;
                 drop(queue);
-                job();
+                // Its source has been late already, and has all the time of its limit.
+                job(Crowd::Few);
                 queue = self.lock();
                 queue.late_running -= 1;
                 continue;
             }
-            queue.idle += 1;
-            let (woken, timeout) = self.added.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner);
-            queue = woken;
-            queue.idle -= 1;
-            if timeout.timed_out() && queue.prompt.is_empty() {
+            if queue.may_trim() {
+                drop(queue);
+                // Otherwise the agent would keep the most memory that its threads ever needed together.
+                pmapi::thread::trim_heap();
+                queue = self.lock();
+                continue;
+            }
+            let is_over;
+            (queue, is_over) = wait(queue, &own);
+            if is_over && queue.prompt.is_empty() {
                 break;
             }
         }
@@ -128,9 +234,27 @@ impl Shared {
     }
 }
 
+/// Waits as an idle thread until it is woken. Returns true if that has not happened for [`PATIENCE`].
+fn wait<'a>(mut queue: MutexGuard<'a, Queue>, own: &Arc<Condvar>) -> (MutexGuard<'a, Queue>, bool) {
+    queue.idle.push(Arc::clone(own));
+    let (mut queue, timeout) = own.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+    match queue.idle.iter().position(|thread| Arc::ptr_eq(thread, own)) {
+        // The time is over, or the system has woken the thread without a reason.
+        Some(at) => {
+            queue.idle.remove(at);
+            (queue, timeout.timed_out())
+        }
+        None => {
+            queue.woken -= 1;
+            (queue, false)
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::HashSet;
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -146,7 +270,7 @@ mod tests {
         let held = Arc::new(Mutex::new(held));
         for _ in 0..2 * THREADS {
             let (held, ended) = (Arc::clone(&held), ended.clone());
-            let job = move || {
+            let job = move |_| {
                 let _ = held.lock().map(|held| held.recv());
                 let _ = ended.send("late");
             };
@@ -154,7 +278,7 @@ mod tests {
         }
         for _ in 0..10 {
             let ended = ended.clone();
-            pool.add(Urgency::Prompt, Box::new(move || ended.send("prompt").unwrap())).unwrap();
+            pool.add(Urgency::Prompt, Box::new(move |_| ended.send("prompt").unwrap())).unwrap();
         }
         for _ in 0..10 {
             assert_eq!(ends.recv_timeout(LIMIT), Ok("prompt"));
@@ -163,5 +287,93 @@ mod tests {
         for _ in 0..2 * THREADS {
             assert_eq!(ends.recv_timeout(LIMIT), Ok("late"));
         }
+    }
+
+    /// Jobs one after the other are done by one thread, although several are idle.
+    #[test]
+    fn the_thread_that_worked_last_works_next() {
+        let pool = Pool::new(8);
+        let (started, starts) = channel();
+        let (hold, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for _ in 0..4 {
+            let (held, started) = (Arc::clone(&held), started.clone());
+            let job = move |_| {
+                let _ = started.send(std::thread::current().id());
+                let _ = held.lock().map(|held| held.recv());
+            };
+            pool.add(Urgency::Prompt, Box::new(job)).unwrap();
+        }
+        let first: HashSet<_> = (0..4).map(|_| starts.recv_timeout(LIMIT).unwrap()).collect();
+        assert_eq!(first.len(), 4);
+        drop(hold);
+        let all_idle = || {
+            let begin = Instant::now();
+            while pool.0.lock().idle.len() < 4 {
+                assert!(begin.elapsed() < LIMIT);
+                std::thread::yield_now();
+            }
+        };
+        let mut used = HashSet::new();
+        for _ in 0..100 {
+            all_idle();
+            let started = started.clone();
+            pool.add(Urgency::Prompt, Box::new(move |_| started.send(std::thread::current().id()).unwrap())).unwrap();
+            used.insert(starts.recv_timeout(LIMIT).unwrap());
+        }
+        assert_eq!(used.len(), 1);
+        assert_eq!(pool.0.lock().threads, 4);
+    }
+
+    /// Jobs know whether many others wait, but for those of late sources.
+    #[test]
+    fn jobs_in_a_crowd() {
+        const THREADS: usize = 2;
+        let pool = Pool::new(THREADS);
+        let (begun, begins) = channel();
+        let (hold, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for number in 0..2 * THREADS + 2 {
+            let (begun, held) = (begun.clone(), Arc::clone(&held));
+            let job = move |crowd| {
+                let _ = begun.send(crowd);
+                let _ = held.lock().map(|held| held.recv());
+            };
+            pool.add(if number == 0 { Urgency::Late } else { Urgency::Prompt }, Box::new(job)).unwrap();
+        }
+        drop(hold);
+        let crowds: Vec<Crowd> = (0..2 * THREADS + 2).map(|_| begins.recv_timeout(LIMIT).unwrap()).collect();
+        assert!(crowds.contains(&Crowd::Many), "{crowds:?}");
+        // The last ones, with fewer than two behind them, and the late one.
+        assert!(crowds.iter().filter(|crowd| **crowd == Crowd::Few).count() > THREADS, "{crowds:?}");
+    }
+
+    #[test]
+    fn jobs_that_wait_long_get_threads() {
+        const THREADS: usize = 3 * FIRST;
+        let pool = Pool::new(THREADS);
+        let (started, starts) = channel();
+        let (hold, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for _ in 0..THREADS + 1 {
+            let (held, started) = (Arc::clone(&held), started.clone());
+            let job = move |_| {
+                let _ = started.send(());
+                let _ = held.lock().map(|held| held.recv());
+            };
+            pool.add(Urgency::Prompt, Box::new(job)).unwrap();
+        }
+        assert_eq!(pool.0.lock().threads, FIRST);
+        assert!(pool.due().is_some());
+        (0..FIRST).for_each(|_| starts.recv_timeout(LIMIT).unwrap());
+        let begin = Instant::now();
+        while pool.due().is_some() {
+            assert!(begin.elapsed() < LIMIT);
+            pool.grow();
+        }
+        assert_eq!(pool.0.lock().threads, THREADS);
+        (FIRST..THREADS).for_each(|_| starts.recv_timeout(LIMIT).unwrap());
+        drop(hold);
+        starts.recv_timeout(LIMIT).unwrap();
     }
 }

@@ -1,23 +1,28 @@
-//! Reading of a source: its configuration, its document, and what the document becomes. Workers do this.
+//! Reads a source: its configuration and its document, which becomes a sample. Runs in workers.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmapi::{Domain, file};
+use pmapi::file;
 use tracing::{info, warn};
 
-use crate::http::{Client, Failure, Limit};
-use crate::metric::Sample;
+use crate::body::Limit;
+use crate::compact::{Rare, Sparse as _};
+use crate::http::{Client, Failure};
+use crate::metric::{Likeness, Sample};
 use crate::model::Model;
 use crate::script;
+use crate::store::Store;
 use crate::trust::Owners;
 use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
 /// Longest `.url` file, in bytes.
 const LONGEST: u64 = 1 << 20;
+/// Time between two checks of the directories above a source's file.
+const PLACED: Duration = Duration::from_secs(5);
 /// Mode bit of a file that its owner may execute.
 const EXECUTABLE: u32 = 0o100;
 
@@ -33,33 +38,33 @@ pub(crate) enum Kind {
 /// Limits that apply unless a source's file has its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
-    /// Time for an answer of a URL.
+    /// Time for the document of a URL.
     pub(crate) timeout: Duration,
-    /// Time for a script.
+    /// Time for the document of a script.
     pub(crate) script_timeout: Duration,
     pub(crate) bytes: u64,
     pub(crate) instances: usize,
     pub(crate) owners: Owners,
-    /// Directory of the tables.
-    pub(crate) tables: PathBuf,
-    pub(crate) domain: Domain,
+    pub(crate) likeness: Likeness,
+    pub(crate) store: Arc<Store>,
 }
 
-/// What a worker needs to read a source.
+/// State that a worker needs to read a source.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    name: String,
-    path: PathBuf,
+    name: Arc<str>,
+    path: Arc<Path>,
     kind: Kind,
     defaults: Arc<Defaults>,
     model: Model,
     /// The `.url` file, or the `.conf` file beside a script.
     file: Option<Loaded>,
-    rules: Rules,
-    /// Why the last document was refused, which is logged once.
+    /// Whether the last document was refused. The refusal is logged once.
     refused: bool,
     /// Length of the last document, in bytes.
     length: usize,
+    /// Time of the last successful check of the directories above the source's file.
+    placed: Option<Instant>,
 }
 
 /// A source's file, and its state when it was read.
@@ -69,7 +74,7 @@ struct Loaded {
     file: Result<(UrlFile, Option<Client>), String>,
 }
 
-/// Number and time of the last change of a file, `None` for a file that does not exist.
+/// Inode number and time of the last change of a file. `None` for a file that does not exist.
 type State = Option<(u64, i64, i64)>;
 
 fn state(metadata: &Metadata) -> State {
@@ -85,27 +90,27 @@ pub(crate) struct Report {
     pub(crate) code: u16,
     /// Time for the document.
     pub(crate) took: Duration,
-    /// The source's URL without secrets, as soon as it is known.
+    /// The source's URL without secrets, once it is known.
     pub(crate) url: Option<String>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Rare<Limits>,
 }
 
 impl Reader {
-    pub(crate) fn new(name: &str, cluster: u16, path: PathBuf, kind: Kind, defaults: Arc<Defaults>) -> Reader {
-        let model = Model::new(name, defaults.domain, cluster, defaults.tables.clone(), defaults.instances);
-        let (file, rules) = (None, Rules::default());
-        Reader { name: name.to_owned(), path, kind, defaults, model, file, rules, refused: false, length: 0 }
+    pub(crate) fn new(name: Arc<str>, cluster: u16, path: Arc<Path>, kind: Kind, defaults: Arc<Defaults>) -> Reader {
+        let mut model = Model::new(Arc::clone(&name), cluster, &defaults.store, defaults.instances);
+        model.likeness = defaults.likeness;
+        Reader { name, path, kind, defaults, model, file: None, refused: false, length: 0, placed: None }
     }
 
-    /// Reads the source.
-    pub(crate) fn read(&mut self, cluster: u16) -> Report {
+    /// Reads the source. The document of a server may take no longer than `most`, if that is shorter than its own limit.
+    pub(crate) fn read(&mut self, cluster: u16, most: Option<Duration>) -> Report {
         let begin = Instant::now();
-        let document = self.document(begin);
+        let document = self.document(begin, most);
         let took = begin.elapsed();
         let (url, limits) = match self.file.as_ref().map(|loaded| &loaded.file) {
-            Some(Ok((file, _))) if self.kind == Kind::Url => (Some(presentable(&file.url)), file.limits),
-            Some(Ok((file, _))) => (None, file.limits),
-            _ => (None, Limits::default()),
+            Some(Ok((file, _))) if self.kind == Kind::Url => (Some(presentable(&file.url)), file.limits.clone()),
+            Some(Ok((file, _))) => (None, file.limits.clone()),
+            _ => (None, Rare::default()),
         };
         let (code, outcome) = match document {
             Ok((code, document)) => {
@@ -117,30 +122,40 @@ impl Reader {
         Report { cluster, outcome, code, took, url, limits }
     }
 
-    /// Writes the tables of numbers that have changed. Values need not wait for the disk.
+    /// Lets the tables of numbers that have changed be written soon.
     pub(crate) fn save(&mut self) {
         self.model.save();
     }
 
     fn parse(&mut self, document: &[u8]) -> Sample {
         let text = String::from_utf8_lossy(document);
-        let sample = self.model.read(&text, &self.rules);
+        let rules = self
+            .file
+            .as_ref()
+            .and_then(|loaded| loaded.file.as_ref().ok())
+            .map_or(Rules::NONE, |(file, _)| &file.rules);
+        let sample = self.model.read(&text, rules);
         let (name, was_refused) = (&self.name, std::mem::replace(&mut self.refused, sample.refused.is_some()));
         if let (Some((line, reason)), false) = (&sample.refused, was_refused) {
             warn!(source = %name, "source {name}: line {line}: {reason}; this line and those after it are left out");
         }
         if was_refused && sample.refused.is_none() {
-            info!(source = %name, "source {name}: all lines are good again");
+            info!(source = %name, "source {name}: all lines are valid again");
         }
         sample
     }
 
-    fn document(&mut self, begin: Instant) -> Result<(u16, Vec<u8>), Failure> {
+    fn document(&mut self, begin: Instant, most: Option<Duration>) -> Result<(u16, Vec<u8>), Failure> {
+        self.model.load()?;
         let metadata = self.path.metadata().map_err(|e| e.to_string())?;
-        self.defaults.owners.check(&metadata)?;
+        self.defaults.owners.check(&self.path, &metadata)?;
+        if self.placed.is_none_or(|placed| begin.duration_since(placed) >= PLACED) {
+            self.defaults.owners.check_place(&self.path)?;
+            self.placed = Some(begin);
+        }
         match self.kind {
             Kind::Script => self.run(&metadata, begin),
-            Kind::Url => self.get(&metadata, begin),
+            Kind::Url => self.get(&metadata, begin, most),
         }
     }
 
@@ -148,12 +163,20 @@ impl Reader {
         if metadata.mode() & EXECUTABLE == 0 {
             return Err("not executable any more".to_owned().into());
         }
-        let beside = self.path.with_extension("conf").metadata().ok();
+        let conf = self.path.with_extension("conf");
+        let beside = conf.metadata().ok();
         if let Some(metadata) = &beside {
-            self.defaults.owners.check(metadata).map_err(|reason| format!("its .conf file is {reason}"))?;
+            let of_conf = |reason: String| format!("its .conf file is {reason}");
+            self.defaults.owners.check(&conf, metadata).map_err(of_conf)?;
+            // It is in the same directory, but may be a link.
+            if self.placed == Some(begin) {
+                let placed = self.defaults.owners.check_place(&conf);
+                self.placed = self.placed.filter(|_| placed.is_ok());
+                placed.map_err(of_conf)?;
+            }
         }
         self.update(beside.as_ref().and_then(state));
-        let limits = self.loaded()?.0.limits;
+        let limits = self.loaded()?.0.limits.clone();
         let deadline = begin + limits.timeout.unwrap_or(self.defaults.script_timeout);
         let output = script::run(&self.path, deadline, limits.bytes.unwrap_or(self.defaults.bytes));
         let output = output.map_err(|reason| {
@@ -162,12 +185,12 @@ impl Reader {
         })?;
         let name = &self.name;
         for line in String::from_utf8_lossy(&output.errors).lines() {
-            info!(source = %name, "source {name} says: {line}");
+            info!(source = %name, "source {name} has written to standard error: {line}");
         }
         Ok((0, output.document))
     }
 
-    fn get(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Vec<u8>), Failure> {
+    fn get(&mut self, metadata: &Metadata, begin: Instant, most: Option<Duration>) -> Result<(u16, Vec<u8>), Failure> {
         self.update(state(metadata));
         let (file, client) = self.loaded()?;
         let limit = file.limits.bytes.unwrap_or(self.defaults.bytes);
@@ -176,7 +199,8 @@ impl Reader {
             return Ok((0, document));
         }
         let client = client.as_ref().ok_or_else(|| "no client".to_owned())?;
-        let deadline = begin + file.limits.timeout.unwrap_or(self.defaults.timeout);
+        let time = file.limits.timeout.unwrap_or(self.defaults.timeout);
+        let deadline = begin + most.map_or(time, |most| most.min(time));
         let limit = Limit { most: limit, usual: self.length };
         client.get(file, deadline, limit).map(|answer| (answer.code, answer.document))
     }
@@ -198,7 +222,7 @@ impl Reader {
     }
 
     fn load(&mut self, state: State) -> Result<(UrlFile, Option<Client>), String> {
-        let path = if self.kind == Kind::Url { self.path.clone() } else { self.path.with_extension("conf") };
+        let path = if self.kind == Kind::Url { self.path.to_path_buf() } else { self.path.with_extension("conf") };
         let text = if state.is_some() { file::read(&path, LONGEST).map_err(|e| e.to_string())? } else { Vec::new() };
         let text = String::from_utf8_lossy(&text);
         let parsed = if self.kind == Kind::Url { UrlFile::parse(&text) } else { UrlFile::parse_script(&text) };
@@ -211,9 +235,9 @@ impl Reader {
             warn!(source = %self.name, "{path}: line {line}: {warning}");
         }
         let is_http = self.kind == Kind::Url && !file.url.starts_with("file://");
-        let client = if is_http { Some(Client::new(&file.url, &file.access)?) } else { None };
+        let client = if is_http { Some(Client::new(&file)?) } else { None };
         self.model.limit = file.limits.instances.unwrap_or(self.defaults.instances);
-        self.rules = file.rules.clone();
+        self.model.reconsider();
         Ok((file, client))
     }
 }

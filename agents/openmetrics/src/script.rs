@@ -1,46 +1,61 @@
 //! Scripts, whose standard output is a document.
 
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd as _;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStderr, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-/// Most bytes of standard error that are reported.
+use crate::supervisor;
+
+/// Number of bytes of standard error that are reported.
 const ERRORS: usize = 1000;
-/// Time between two looks at a script that has closed its output but still runs.
+/// Largest number of bytes that are read at once.
+const PIECE: usize = 16 << 10;
+/// Time between two checks of a script that has closed its output but still runs.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What a script has written.
+/// Output of a script.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pub(crate) document: Vec<u8>,
-    /// Begin of the standard error.
+    /// Beginning of the standard error.
     pub(crate) errors: Vec<u8>,
 }
 
-/// Runs a script in a process group of its own, until it has ended and nothing can write to its output any more. What is
-/// left of the process group is killed then.
+/// Runs a script in a new process group, until it has ended and no process has its output open. Then kills the rest of
+/// the process group. Processes outside of the group that keep the output open for too long are killed, too. If the
+/// agent is killed, so is the group.
 ///
 /// # Errors
 /// The reason why there is no document.
 pub(crate) fn run(path: &Path, deadline: Instant, limit: u64) -> Result<Output, String> {
-    let mut command = Command::new(path);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(|e| e.to_string())?;
+    let (mut command, supervised) = supervisor::command(path).map_err(|e| e.to_string())?;
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
+    // The command holds the other end of the supervisor's socket.
+    drop(command);
     let pid = i32::try_from(child.id()).map(Pid::from_raw).map_err(|e| e.to_string())?;
-    let done = output(&mut child, deadline, limit).and_then(|output| finish(pid, deadline).map(|()| output));
-    // Until the script is waited for, no other process group can have its number. A group that has ended is no error.
+    let (mut stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let done = output(&mut stdout, stderr, deadline, limit);
+    let done = done.and_then(|output| finish(pid, deadline).map(|()| output));
+    // No other process group can get this number until the script has been waited for. A group that has ended is not an
+    // error.
     let _ = killpg(pid, Signal::SIGKILL);
+    if let Some(stdout) = stdout {
+        let _ = kill_writers(stdout);
+    }
     let status = child.wait().map_err(|e| e.to_string())?;
     let output = done?;
+    let status = supervised.status(status).map_err(|e| e.to_string())?;
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(output),
         (Some(code), _) => Err(format!("its exit status was {code}")),
@@ -48,11 +63,16 @@ pub(crate) fn run(path: &Path, deadline: Instant, limit: u64) -> Result<Output, 
     }
 }
 
-fn output(child: &mut Child, deadline: Instant, limit: u64) -> Result<Output, String> {
+/// Reads the output to its end, where `stdout` becomes `None`.
+fn output(
+    stdout: &mut Option<ChildStdout>,
+    mut stderr: Option<ChildStderr>,
+    deadline: Instant,
+    limit: u64,
+) -> Result<Output, String> {
     let mut output = Output::default();
-    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
-    // Something that the script has left behind may keep standard error open.
-    while let Some(out) = &mut stdout {
+    // A process that the script has started may keep standard error open.
+    while let Some(out) = stdout {
         let mut fds = vec![PollFd::new(out.as_fd(), PollFlags::POLLIN)];
         fds.extend(stderr.as_ref().map(|err| PollFd::new(err.as_fd(), PollFlags::POLLIN)));
         wait(&mut fds, deadline)?;
@@ -64,7 +84,7 @@ fn output(child: &mut Child, deadline: Instant, limit: u64) -> Result<Output, St
         }
         output.errors.truncate(ERRORS);
         if ready.first() == Some(&true) && !receive(out, &mut output.document).map_err(|e| e.to_string())? {
-            stdout = None;
+            *stdout = None;
         }
         if output.document.len() as u64 > limit {
             return Err(format!("its output is longer than {limit} bytes"));
@@ -90,15 +110,36 @@ fn late() -> String {
     "it has not ended in time, and was killed".to_owned()
 }
 
-/// Reads what is there. Returns false at the end.
+/// Reads the output that has arrived. Returns false at the end.
 fn receive(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
-    let mut buffer = [0; 65536];
+    let mut buffer = [0; PIECE];
     let len = from.read(&mut buffer)?;
     to.extend_from_slice(buffer.get(..len).unwrap_or_default());
     Ok(len > 0)
 }
 
-/// Waits until a script has ended that has closed its output. It stays a zombie.
+/// Kills the processes that can write to a pipe. A script may have started them as daemons, one at each reading.
+fn kill_writers(pipe: ChildStdout) -> io::Result<()> {
+    let pipe = File::from(std::os::fd::OwnedFd::from(pipe));
+    let target = format!("pipe:[{}]", pipe.metadata()?.ino());
+    let own = nix::unistd::getpid().as_raw();
+    for process in fs::read_dir("/proc")?.flatten() {
+        // This process may have the writing end of another thread's script, before it has started.
+        let pid = process.file_name().to_str().and_then(|name| name.parse().ok()).filter(|pid| *pid != own);
+        // The files of other users' processes cannot be read, unless the agent is root.
+        let (Some(pid), Ok(fds)) = (pid, fs::read_dir(process.path().join("fd"))) else { continue };
+        let is_writer = fds.flatten().any(|fd| {
+            let is_open_for_writing = fd.metadata().is_ok_and(|link| link.mode() & 0o200 != 0);
+            is_open_for_writing && fs::read_link(fd.path()).is_ok_and(|link| link.as_os_str() == &*target)
+        });
+        if is_writer {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a script that has closed its output ends. It stays a zombie.
 fn finish(script: Pid, deadline: Instant) -> Result<(), String> {
     loop {
         let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
@@ -162,13 +203,25 @@ mod tests {
     fn what_a_script_leaves_is_killed() {
         let text = "#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $!\n";
         let output = script(text, LIMIT).unwrap();
-        let pid: i32 = String::from_utf8(output.document).unwrap().trim().parse().unwrap();
-        let begin = Instant::now();
-        // A zombie has no command line.
-        while fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep")) {
-            assert!(begin.elapsed() < LIMIT, "{pid} is still there");
-            std::thread::sleep(PAUSE);
-        }
+        assert_killed(&String::from_utf8(output.document).unwrap());
+    }
+
+    /// Runs a script that does not end, and returns the identifier that its process writes to a file. On a busy machine
+    /// the process may need longer than the first limit.
+    fn left_behind(text: &str, pid: &std::path::Path) -> String {
+        let written = [1, 8, 60].into_iter().find_map(|limit| {
+            script(text, Duration::from_secs(limit)).unwrap_err();
+            fs::read_to_string(pid).ok().filter(|pid| !pid.trim().is_empty())
+        });
+        written.unwrap()
+    }
+
+    #[test]
+    fn daemons_that_keep_the_output_are_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pid");
+        let text = format!("#!/bin/sh\nsetsid sh -c 'echo $$ >{0}; exec sleep 1000' &\nsleep 1000\n", path.display());
+        assert_killed(&left_behind(&text, &path));
     }
 
     #[test]
@@ -176,12 +229,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pid = dir.path().join("pid");
         let text = format!("#!/bin/sh\n(echo $$ >{0}; exec sleep 1000) &\nsleep 1000\n", pid.display());
-        script(&text, Duration::from_millis(500)).unwrap_err();
-        let Ok(pid) = fs::read_to_string(pid) else { return };
+        assert_killed(&left_behind(&text, &pid));
+    }
+
+    /// Waits until a process that runs sleep is gone. If nobody waits for it, it stays without a command line.
+    fn assert_killed(pid: &str) {
         let begin = Instant::now();
-        let group = || killpg(Pid::from_raw(pid.trim().parse().unwrap()), None);
-        while group().is_ok() {
-            assert!(begin.elapsed() < LIMIT, "the group of {pid} is still there");
+        while fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| line.starts_with(b"sleep")) {
+            assert!(begin.elapsed() < LIMIT, "{pid} is still there");
             std::thread::sleep(PAUSE);
         }
     }

@@ -1,5 +1,6 @@
-//! A source as the agent sees it: its last sample, and how it behaves.
+//! A source from the agent's point of view: its last sample, and how fast it answers.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -8,12 +9,13 @@ use pmapi::{Error, LabelSet, Result};
 use pmda::Values;
 use serde_json::json;
 
+use crate::compact::Rare;
 use crate::config_dir::Found;
-use crate::metric::{Metric, NO_SLOT, Sample};
+use crate::metric::{Metric, Sample, Shape};
 use crate::reader::{Kind, Reader, Report};
 use crate::url_file::Limits;
 
-/// A source.
+/// A source with its last sample and its schedule.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) found: Found,
@@ -23,11 +25,11 @@ pub(crate) struct Source {
     /// All metrics since the agent started.
     metrics: Arc<[Arc<Metric>]>,
     /// Index of each metric in `metrics`, by its number.
-    places: Vec<Option<usize>>,
+    places: Vec<Option<u16>>,
     url: Option<String>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Rare<Limits>,
     pub(crate) figures: Figures,
-    /// When the reading in progress was requested.
+    /// Time at which the reading in progress was requested.
     pub(crate) asked: Option<Instant>,
     pub(crate) last_asked: Option<Instant>,
     /// Whether requests do not wait for the source.
@@ -37,18 +39,20 @@ pub(crate) struct Source {
     pauses: Backoff,
     /// Whether the file has been removed.
     pub(crate) is_removed: bool,
+    /// Whether another source has taken this one's number, so that the result of its reading in progress is discarded.
+    pub(crate) is_replaced: Arc<AtomicBool>,
 }
 
 /// How long requests wait for a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waits {
-    /// Three times as long as it usually takes.
+    /// Wait for at most twice the usual time.
     AsUsual,
-    /// Up to the limit.
+    /// Wait until the limit for every source.
     Fully,
 }
 
-/// What the control metrics say about a source.
+/// Values of the control metrics of a source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) calls: u64,
@@ -65,7 +69,7 @@ pub(crate) struct Figures {
     pub(crate) refused: Option<(usize, String)>,
     /// Readings that failed.
     pub(crate) errors: u64,
-    /// Why the last one of them failed.
+    /// Reason why the last reading failed.
     pub(crate) error: String,
 }
 
@@ -86,6 +90,14 @@ const FIRST: Duration = Duration::from_millis(100);
 /// Oldest sample that is used while the next reading is late.
 const OLDEST: Duration = Duration::from_secs(5);
 
+/// Shortest time for a document of a source, which is usually faster, while many other sources wait for a thread.
+const HASTE: Duration = Duration::from_millis(250);
+
+/// Returns the time that a request waits for a source, from the source's usual time.
+fn twice(usual: Duration) -> Duration {
+    (usual * 2 + SHORTEST / 4).max(SHORTEST)
+}
+
 impl Source {
     pub(crate) fn new(found: Found, reader: Reader) -> Source {
         Source {
@@ -95,7 +107,7 @@ impl Source {
             metrics: Arc::new([]),
             places: Vec::new(),
             url: None,
-            limits: Limits::default(),
+            limits: Rare::default(),
             figures: Figures { status: "unknown".to_owned(), ..Figures::default() },
             asked: None,
             last_asked: None,
@@ -103,13 +115,14 @@ impl Source {
             usual: None,
             pauses: Backoff::default(),
             is_removed: false,
+            is_replaced: Arc::default(),
         }
     }
 
     /// Returns the metric with a number.
     pub(crate) fn metric(&self, number: u16) -> Option<&Metric> {
         let place = (*self.places.get(usize::from(number))?)?;
-        self.metrics.get(place).map(|metric| &**metric)
+        self.metrics.get(usize::from(place)).map(|metric| &**metric)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -121,13 +134,29 @@ impl Source {
         &self.metrics
     }
 
+    /// Returns the sample of the last reading, or `None` if it failed.
+    pub(crate) fn last_sample(&self) -> Option<&Sample> {
+        self.sample.as_deref()
+    }
+
     /// Returns whether a reading may begin now.
     pub(crate) fn may_be_read(&self) -> bool {
         self.asked.is_none() && !self.is_removed && self.pauses.is_due()
     }
 
-    /// Returns for how long a request waits for the reading in progress, `None` for not at all. It is three times the
-    /// usual time, so that a source that suddenly hangs does not stop the clients of other sources for long.
+    /// Returns when the source is to be read next, if its file sets an interval. The time is not before the end of a
+    /// pause, otherwise the agent would check the source in a loop.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let interval = self.limits.interval.filter(|_| self.asked.is_none() && !self.is_removed)?;
+        let next = self.last_asked?.checked_add(interval)?;
+        match self.pauses.wait() {
+            Duration::ZERO => Some(next),
+            pause => Instant::now().checked_add(pause).map(|end| end.max(next)),
+        }
+    }
+
+    /// Returns how long a request waits for the reading in progress: twice the usual time, or `None` for no waiting. So
+    /// a source that suddenly hangs does not stop the clients of other sources for long.
     pub(crate) fn patience(&self, most: Duration, waits: Waits) -> Option<Duration> {
         if self.is_late || self.asked.is_none() || self.is_removed {
             return None;
@@ -136,11 +165,17 @@ impl Source {
         if waits == Waits::Fully {
             return Some(most).filter(|patience| !patience.is_zero());
         }
-        let usual = self.usual.map_or(FIRST, |usual| (usual * 3 + SHORTEST / 2).max(SHORTEST));
-        Some(usual.min(most)).filter(|patience| !patience.is_zero())
+        Some(self.usual.map_or(FIRST, twice).min(most)).filter(|patience| !patience.is_zero())
     }
 
-    /// Applies the outcome of a reading. Returns the metrics before it.
+    /// Returns the longest time for a document while many other sources wait for a thread. Without it, a source that
+    /// answers would wait for very long if most others hang. A source that needs more time is late, and late sources have
+    /// all the time of their limit.
+    pub(crate) fn haste(&self) -> Duration {
+        self.usual.map_or(HASTE, |usual| HASTE.max(4 * usual))
+    }
+
+    /// Applies the outcome of a reading. Returns the previous metrics.
     pub(crate) fn adopt(&mut self, report: Report) -> Arc<[Arc<Metric>]> {
         let before = Arc::clone(&self.metrics);
         let asked = self.asked.take();
@@ -162,9 +197,11 @@ impl Source {
                 figures.refused.clone_from(&sample.refused);
                 self.pauses.succeeded();
                 self.is_late = false;
-                let took = asked.map_or(report.took, |asked| asked.elapsed());
-                // The longest recent time counts, because that of a busy machine varies.
-                self.usual = Some(self.usual.map_or(took, |usual| took.max(usual - usual / 8)));
+                // The time before a thread began counts a little: while many other sources hang, it is very long.
+                let took = asked.map_or(report.took, |asked| asked.elapsed().min(report.took + SHORTEST));
+                // The longest recent time counts, because times vary on a busy machine. A single very late reading has
+                // a limited effect on the next request.
+                self.usual = Some(self.usual.map_or(took, |usual| took.min(2 * twice(usual)).max(usual - usual / 4)));
                 self.show(&sample);
                 self.sample = Some(sample);
             }
@@ -183,7 +220,7 @@ impl Source {
         before
     }
 
-    /// Begins a pause, the longest of which the source's file may set.
+    /// Begins a pause. The source's file may set the longest one.
     fn pause(&mut self) {
         let most = self.limits.backoff.unwrap_or(Duration::MAX);
         let shorter = PAUSES.partition_point(|pause| *pause <= most);
@@ -194,7 +231,7 @@ impl Source {
         }
     }
 
-    /// Says what the source does, in a word.
+    /// Returns the state of the source as one word.
     pub(crate) fn state(&self) -> &'static str {
         match (self.asked.is_some(), self.is_late) {
             (true, true) => "late",
@@ -212,7 +249,7 @@ impl Source {
         }
         self.metrics = Arc::clone(&sample.metrics);
         self.places.clear();
-        for (place, metric) in self.metrics.iter().enumerate() {
+        for (place, metric) in (0..).zip(self.metrics.iter()) {
             let number = usize::from(metric.number);
             if self.places.len() <= number {
                 self.places.resize(number + 1, None);
@@ -232,13 +269,15 @@ impl Source {
         let sample =
             self.sample.as_ref().filter(|sample| sample.taken.elapsed() <= OLDEST || self.limits.interval.is_some());
         let values = &sample.ok_or(Error::AGAIN)?.values;
-        if metric.singular {
-            let slot = metric.instances.slots.first().copied().unwrap_or(NO_SLOT);
-            let value = values.get(slot as usize).and_then(|value| value.atom());
-            return out.put(value.ok_or(Error::AGAIN)??);
-        }
+        let instances = match &metric.shape {
+            Shape::Singular(slot) => {
+                let value = values.get(*slot as usize).and_then(|value| value.atom());
+                return out.put(value.ok_or(Error::AGAIN)??);
+            }
+            Shape::Plural(instances) => instances,
+        };
         let (mut outcome, mut present) = (Err(Error::INST), false);
-        for (inst, slot) in metric.instances.slots() {
+        for (inst, slot) in instances.slots() {
             match values.get(slot).and_then(|value| value.atom()) {
                 None => {}
                 Some(Ok(value)) => {
@@ -261,7 +300,7 @@ impl Source {
 
     /// Returns the labels of the source's metrics.
     pub(crate) fn labels(&self, host: &str) -> Option<LabelSet> {
-        let name = &self.found.name;
+        let name = &*self.found.name;
         let mut set = LabelSet::new();
         match self.found.kind {
             Kind::Script => set.add(json!({ "script": self.found.path.to_string_lossy(), "source": name })).ok()?,
@@ -273,5 +312,96 @@ impl Source {
             }
         }
         Some(set)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::Path;
+
+    use pmapi::Domain;
+
+    use super::*;
+    use crate::http::Failure;
+    use crate::reader::Defaults;
+    use crate::store::Store;
+    use crate::trust::Owners;
+    use crate::url_file::Limits;
+
+    fn source() -> Source {
+        let defaults = Defaults {
+            timeout: FIRST,
+            script_timeout: FIRST,
+            bytes: 0,
+            instances: 0,
+            owners: Owners::Any,
+            likeness: crate::metric::Likeness::Better,
+            store: Store::new("/nonexistent".into(), Domain::new(144).unwrap()),
+        };
+        let found = Found { name: "a".into(), path: Path::new("/nonexistent/a.url").into(), kind: Kind::Url };
+        let reader = Reader::new("a".into(), 1, Arc::clone(&found.path), Kind::Url, Arc::new(defaults));
+        Source::new(found, reader)
+    }
+
+    /// Gives the source the outcome of a reading that lasted `took`.
+    fn read(source: &mut Source, took: Duration, limits: Limits, outcome: Result<Arc<Sample>, Failure>) {
+        let now = Instant::now();
+        (source.asked, source.last_asked) = (now.checked_sub(took), Some(now));
+        source.adopt(Report { cluster: 1, outcome, code: 0, took, url: None, limits: limits.into() });
+    }
+
+    fn sample() -> Arc<Sample> {
+        let (metrics, values, taken) = (Arc::new([]), Vec::new(), Instant::now());
+        let parsing = Duration::ZERO;
+        Arc::new(Sample {
+            metrics,
+            values,
+            taken,
+            parsing,
+            bytes: 0,
+            lines: 0,
+            left_out: 0,
+            refused: None,
+            reordered: true,
+        })
+    }
+
+    /// A source in a pause is not due. Otherwise the agent would check it in a loop.
+    #[test]
+    fn an_interval_waits_for_the_end_of_a_pause() {
+        let mut source = source();
+        let interval = Duration::from_millis(1);
+        let limits = Limits { interval: Some(interval), ..Limits::default() };
+        read(&mut source, interval, limits, Ok(sample()));
+        assert_eq!(source.due(), source.last_asked.map(|asked| asked + interval));
+        let late = Failure { code: 0, reason: String::new(), is_late: true };
+        read(&mut source, interval, limits, Err(late));
+        assert!(!source.pauses.is_due());
+        assert!(source.due().unwrap() > source.last_asked.unwrap() + PAUSES[0] / 2);
+        source.is_removed = true;
+        assert_eq!(source.due(), None);
+    }
+
+    #[test]
+    fn one_late_reading_does_not_make_requests_wait_as_long() {
+        let mut source = source();
+        let patience = |source: &mut Source| {
+            source.asked = Some(Instant::now());
+            source.patience(Duration::from_secs(1), Waits::AsUsual).unwrap()
+        };
+        let usual = Duration::from_micros(500);
+        for _ in 0..2 {
+            read(&mut source, usual, Limits::default(), Ok(sample()));
+        }
+        source.usual = Some(usual);
+        assert_eq!(patience(&mut source), SHORTEST);
+        read(&mut source, Duration::from_millis(900), Limits::default(), Ok(sample()));
+        assert!(patience(&mut source) < 5 * SHORTEST);
+        // Requests wait for a source that has become slow, after some readings.
+        for _ in 0..5 {
+            read(&mut source, Duration::from_millis(400), Limits::default(), Ok(sample()));
+        }
+        assert!(patience(&mut source) >= Duration::from_millis(400));
     }
 }

@@ -1,7 +1,9 @@
 //! All sources: found in the configuration directory, read by workers, and shown in the name space.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,20 +11,21 @@ use pmapi::{Item, Semantics};
 use pmda::{Dynamic, MetricDef};
 use tracing::{error, info, warn};
 
+use crate::compact::Rare;
 use crate::config_dir::{ConfigDir, Found};
 use crate::http::Failure;
 use crate::inbox::Inbox;
 use crate::metric::{LAST_CLUSTER, Metric, serial};
-use crate::pool::{Pool, Urgency};
+use crate::pool::{self, Crowd, Pool, Urgency};
 use crate::reader::{Defaults, Reader, Report};
+use crate::scan::Scans;
 use crate::source::{Source, Waits};
 use crate::table::Table;
-use crate::url_file::Limits;
 
-/// The sources by their cluster numbers, and what is needed to read them.
+/// The sources by cluster number, and the data needed to read them.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    dir: ConfigDir,
+    scans: Scans,
     clusters: Table,
     /// Place 0 is the agent's own cluster.
     by_cluster: Vec<Option<Source>>,
@@ -30,22 +33,25 @@ pub(crate) struct Sources {
     /// Longest time that a request waits for all sources.
     patience: Duration,
     waits: Waits,
+    /// Time after which all sources are read again when a client asks for names. Before that time, only sources without
+    /// metrics are read again. Metrics that are missing from the new document then lose their names, as in PCP 7.
+    pub(crate) refresh_after: Option<Duration>,
     pool: Pool,
     inbox: Inbox,
     pub(crate) dynamic: Dynamic,
     /// Name of the agent's metrics.
     root: String,
-    /// Whether labels have changed since the last look.
+    /// Whether labels have changed since the last call of [`Sources::take_relabelled`].
     relabelled: bool,
     /// Number of readings since the start.
     pub(crate) calls: u64,
-    /// End of the time in which the agent waits for first readings.
+    /// End of the time for which the agent waits for first readings.
     start: Option<Instant>,
 }
 
 /// A source without metrics is read again after this time, when a client asks for names.
 const EMPTY: Duration = Duration::from_secs(10);
-/// Time that the agent waits for the first readings before it is ready.
+/// Time for which the agent waits for first readings before it is ready.
 const START: Duration = Duration::from_secs(2);
 
 impl Sources {
@@ -57,16 +63,17 @@ impl Sources {
         root: &str,
         dynamic: Dynamic,
     ) -> std::io::Result<Sources> {
-        let path = defaults.tables.join(format!("{}.0.py", defaults.domain.get()));
-        let mut clusters = Table::load(path, usize::from(LAST_CLUSTER) + 1);
-        clusters.number("control");
+        // The agent uses cluster 0 for its control metrics.
+        let clusters = Table::load(&defaults.store, 0, usize::from(LAST_CLUSTER) + 1)?;
+        let clusters = clusters.beginning_with("control");
         Ok(Sources {
-            dir,
+            scans: Scans::new(dir),
             clusters,
             by_cluster: vec![None],
             defaults: Arc::new(defaults),
             patience,
             waits,
+            refresh_after: None,
             pool,
             inbox: Inbox::new()?,
             dynamic,
@@ -81,7 +88,9 @@ impl Sources {
     pub(crate) fn start(&mut self) {
         let now = Instant::now();
         self.start = Some(now + START);
-        self.scan(now);
+        if let Some(found) = self.scans.first(START) {
+            self.update(found, now);
+        }
     }
 
     /// Returns whether the first readings have ended, or their time is over.
@@ -90,7 +99,7 @@ impl Sources {
         self.start.is_none_or(|end| Instant::now() >= end || self.inbox.len() >= asked())
     }
 
-    /// Names of the sources by their numbers, from a number on.
+    /// Iterates over the names of the sources in the order of their numbers, from a number on.
     pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &str> {
         self.clusters.names(from)
     }
@@ -99,7 +108,7 @@ impl Sources {
         self.by_cluster.get(usize::from(cluster))?.as_ref()
     }
 
-    /// Iterates over the sources that exist, with their numbers.
+    /// Iterates over the existing sources, with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Source)> {
         (0..).zip(&self.by_cluster).filter_map(|(cluster, source)| Some((cluster, source.as_ref()?)))
     }
@@ -113,23 +122,25 @@ impl Sources {
         std::mem::take(&mut self.relabelled)
     }
 
-    /// Looks for new sources, if there may be some, and waits a moment for their first readings.
+    /// Looks for new sources if the directory may have changed, and waits shortly for their first readings.
     pub(crate) fn refresh(&mut self) {
         let now = Instant::now();
         self.adopt_all();
-        if self.dir.may_have_changed(now) {
-            let added = self.scan(now);
+        if let Some(found) = self.scans.refresh(now) {
+            let added = self.update(found, Instant::now());
             self.wait(added);
         }
     }
 
-    /// Reads sources that have no metrics again, if they were read some time ago.
-    pub(crate) fn refresh_empty(&mut self) {
+    /// Reads sources again whose last reading is long ago: those without metrics, or all.
+    pub(crate) fn refresh_old(&mut self) {
         let now = Instant::now();
-        let is_old = |source: &Source| source.last_asked.is_none_or(|asked| now.duration_since(asked) > EMPTY);
-        let empty = self.iter().filter(|(_, source)| source.is_empty() && is_old(source));
-        let empty: Vec<u16> = empty.map(|(cluster, _)| cluster).collect();
-        self.read(empty.into_iter());
+        let (all, age) = (self.refresh_after.is_some(), self.refresh_after.unwrap_or(EMPTY));
+        let old = self.iter().filter(|(_, source)| {
+            (all || source.is_empty()) && source.last_asked.is_none_or(|asked| now.duration_since(asked) > age)
+        });
+        let old: Vec<u16> = old.map(|(cluster, _)| cluster).collect();
+        self.read(old.into_iter());
     }
 
     /// Reads sources, and waits for those that usually answer in time.
@@ -148,37 +159,37 @@ impl Sources {
         self.wait(awaited);
     }
 
-    /// Reads sources with an interval of their own that are due. Returns when the next one is.
+    /// Returns when the next source whose file sets an interval is to be read.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let next = |source: &Source| {
-            let interval = source.limits.interval.filter(|_| source.asked.is_none() && !source.is_removed)?;
-            Some(source.last_asked? + interval)
-        };
-        self.iter().filter_map(|(_, source)| next(source)).chain(self.start.filter(|end| Instant::now() < *end)).min()
+        let now = Instant::now();
+        let next = self.iter().filter_map(|(_, source)| source.due());
+        next.chain(self.start.filter(|end| now < *end)).chain(self.pool.due()).min()
     }
 
-    /// Begins the readings that are due, and applies those that have ended.
+    /// Begins readings that are due, and applies readings that have ended.
     pub(crate) fn wake(&mut self) {
         self.adopt_all();
+        self.pool.grow();
         let now = Instant::now();
-        let is_due = |source: &Source| {
+        let due = self.iter().filter(|(_, source)| {
             let since = source.last_asked.map(|asked| now.duration_since(asked));
             source.limits.interval.is_some_and(|interval| since.is_none_or(|since| since >= interval))
-        };
-        let due: Vec<u16> = self.iter().filter(|(_, source)| is_due(source)).map(|(cluster, _)| cluster).collect();
+        });
+        let due: Vec<u16> = due.map(|(cluster, _)| cluster).collect();
         for cluster in due {
             self.ask(cluster, now);
         }
     }
 
-    /// Scans the directory. Returns the sources that are new, whose first readings have begun.
-    fn scan(&mut self, now: Instant) -> Vec<u16> {
-        let found = self.dir.scan();
-        for source in self.by_cluster.iter_mut().flatten() {
-            if !source.is_removed && !found.iter().any(|found| found.name == source.found.name) {
-                info!("source {} is gone", source.found.name);
+    /// Adopts the sources that a scan has found. Returns the new ones, whose first readings have begun.
+    fn update(&mut self, found: Vec<Found>, now: Instant) -> Vec<u16> {
+        let names: HashSet<&str> = found.iter().map(|found| &*found.name).collect();
+        for (cluster, source) in (0..).zip(&mut self.by_cluster) {
+            let Some(source) = source else { continue };
+            if !source.is_removed && !names.contains(&*source.found.name) {
+                info!("source {} was removed", source.found.name);
                 source.is_removed = true;
-                self.dynamic.remove(&format!("{}.{}", self.root, source.found.name));
+                remove_names(&mut self.dynamic, &self.root, cluster, source);
             }
         }
         let added: Vec<u16> = found.into_iter().filter_map(|found| self.add(found)).collect();
@@ -189,7 +200,7 @@ impl Sources {
         added
     }
 
-    /// Adds a source, or replaces one whose file is another one now. `None` for one that is known.
+    /// Adds a source, or replaces a source whose file is now another file. Returns `None` if the source is known.
     fn add(&mut self, found: Found) -> Option<u16> {
         let number = self.clusters.number(&found.name).and_then(|number| u16::try_from(number).ok());
         let Some(cluster) = number.filter(|cluster| (1..=LAST_CLUSTER).contains(cluster)) else {
@@ -207,20 +218,27 @@ impl Sources {
                     return None;
                 }
                 let metrics = Arc::clone(source.metrics());
-                self.show(cluster, &found.name, metrics.iter());
+                let sample = source.last_sample().filter(|_| self.refresh_after.is_some());
+                let shown: Vec<_> =
+                    metrics.iter().filter(|metric| sample.is_none_or(|sample| sample.has(metric))).cloned().collect();
+                self.show(cluster, &found.name, shown.iter());
             }
             _ => {
                 info!("Found source {} cluster {cluster}", found.name);
-                self.dynamic.remove(&format!("{}.{}", self.root, found.name));
+                if let Some(source) = of {
+                    remove_names(&mut self.dynamic, &self.root, cluster, source);
+                    source.is_replaced.store(true, Ordering::Relaxed);
+                }
                 let defaults = Arc::clone(&self.defaults);
-                let reader = Reader::new(&found.name, cluster, found.path.clone(), found.kind, defaults);
+                let reader =
+                    Reader::new(Arc::clone(&found.name), cluster, Arc::clone(&found.path), found.kind, defaults);
                 *of = Some(Source::new(found, reader));
             }
         }
         Some(cluster)
     }
 
-    /// Lets a worker read a source, unless one does, or the source must pause.
+    /// Lets a worker read a source, unless a worker already does, or the source is in a pause.
     fn ask(&mut self, cluster: u16, now: Instant) {
         let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
         if !source.may_be_read() {
@@ -230,14 +248,22 @@ impl Sources {
         source.figures.calls += 1;
         self.calls += 1;
         let (reader, sender) = (Arc::clone(&source.reader), self.inbox.sender());
-        let job = move || {
-            let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let report = catch_unwind(AssertUnwindSafe(|| reader.read(cluster)));
-            sender.send(report.unwrap_or_else(|_| panicked(cluster)));
-            let _ = catch_unwind(AssertUnwindSafe(|| reader.save()));
-        };
-        let urgency = if source.is_late { Urgency::Late } else { Urgency::Prompt };
-        if let Err(e) = self.pool.add(urgency, Box::new(job)) {
+        let is_replaced = Arc::clone(&source.is_replaced);
+        let (urgency, haste) = (if source.is_late { Urgency::Late } else { Urgency::Prompt }, source.haste());
+        let added = self.pool.add(
+            urgency,
+            Box::new(move |crowd| {
+                let most = Some(haste).filter(|_| crowd == Crowd::Many);
+                let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+                let report = catch_unwind(AssertUnwindSafe(|| reader.read(cluster, most)));
+                if is_replaced.load(Ordering::Relaxed) {
+                    return;
+                }
+                sender.send(report.unwrap_or_else(|_| panicked(cluster)));
+                let _ = catch_unwind(AssertUnwindSafe(|| reader.save()));
+            }),
+        );
+        if let Err(e) = added {
             error!("no thread can be started, sources are not read: {e}");
             for source in self.by_cluster.iter_mut().flatten() {
                 source.asked = None;
@@ -245,7 +271,7 @@ impl Sources {
         }
     }
 
-    /// Waits for sources as long as they usually take. Others may answer meanwhile, and that prolongs the time.
+    /// Waits for sources as long as they usually take. The answer of another awaited source extends the time.
     fn wait(&mut self, mut awaited: Vec<u16>) {
         let begin = Instant::now();
         let mut progress = begin;
@@ -254,13 +280,21 @@ impl Sources {
                 |cluster: &u16| self.get(*cluster).and_then(|source| source.patience(self.patience, self.waits));
             awaited.retain(|cluster| patience(cluster).is_some());
             let Some(longest) = awaited.iter().filter_map(patience).max() else { return };
-            let reports = self.inbox.wait((progress + longest).min(begin + self.patience));
+            let end = (progress + longest).min(begin + self.patience);
+            let reports = self.inbox.wait(end.min(Instant::now() + pool::LONGEST));
+            self.pool.grow();
+            let now = Instant::now();
             if reports.is_empty() {
-                break;
+                if now >= end {
+                    break;
+                }
+                continue;
             }
-            progress = Instant::now();
             for report in reports {
-                awaited.retain(|cluster| *cluster != report.cluster);
+                if let Some(at) = awaited.iter().position(|cluster| *cluster == report.cluster) {
+                    awaited.swap_remove(at);
+                    progress = now;
+                }
                 self.adopt(report);
             }
         }
@@ -282,12 +316,36 @@ impl Sources {
         let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
         let before = source.adopt(report);
         let after = Arc::clone(source.metrics());
-        if Arc::ptr_eq(&before, &after) || source.is_removed {
+        if source.is_removed {
             return;
         }
-        self.relabelled = true;
         let name = source.found.name.clone();
-        self.show(cluster, &name, after.iter().skip(before.len()));
+        if !Arc::ptr_eq(&before, &after) {
+            self.relabelled = true;
+            self.show(cluster, &name, after.iter().skip(before.len()));
+        }
+        if self.refresh_after.is_some() {
+            self.show_present(cluster);
+        }
+    }
+
+    /// Removes the names of metrics that are missing from the last document, and adds those that are in it again.
+    fn show_present(&mut self, cluster: u16) {
+        let Some(Some(source)) = self.by_cluster.get(usize::from(cluster)) else { return };
+        let Some(sample) = source.last_sample().filter(|sample| sample.reordered) else { return };
+        let mut back = Vec::new();
+        for metric in sample.metrics.iter() {
+            let name = format!("{}.{}.{}", self.root, source.found.name, metric.name);
+            match (sample.has(metric), self.dynamic.item(&name)) {
+                (false, Some(item)) if Some(item) == Item::try_new(cluster, metric.number) => {
+                    self.dynamic.remove(&name);
+                }
+                (true, None) => back.push(Arc::clone(metric)),
+                _ => {}
+            }
+        }
+        let name = source.found.name.clone();
+        self.show(cluster, &name, back.iter());
     }
 
     /// Adds metrics to the name space.
@@ -301,6 +359,16 @@ impl Sources {
     }
 }
 
+/// Removes the names of a source's metrics. Those of other sources may be below the same node: `a.b` below `a`.
+fn remove_names(dynamic: &mut Dynamic, root: &str, cluster: u16, source: &Source) {
+    for metric in source.metrics().iter() {
+        let name = format!("{root}.{}.{}", source.found.name, metric.name);
+        if dynamic.item(&name).is_some_and(|item| Some(item) == Item::try_new(cluster, metric.number)) {
+            dynamic.remove(&name);
+        }
+    }
+}
+
 /// Declares a metric. Its help and labels are those of the source.
 fn declaration(root: &str, source: &str, item: Item, metric: &Metric) -> MetricDef {
     let mut declared = MetricDef::new(format!("{root}.{source}.{}", metric.name), item, metric.ty);
@@ -310,15 +378,22 @@ fn declaration(root: &str, source: &str, item: Item, metric: &Metric) -> MetricD
         Semantics::Discrete => _ = declared.discrete(),
         _ => {}
     }
-    if let Some(indom) = serial(item).filter(|_| !metric.singular) {
+    if let Some(indom) = serial(item).filter(|_| metric.instances().is_some()) {
         declared.indom(indom);
     }
     declared
 }
 
+impl Drop for Sources {
+    /// Waits for the tables, which are written beside everything else.
+    fn drop(&mut self) {
+        self.defaults.store.flush();
+    }
+}
+
 fn panicked(cluster: u16) -> Report {
     let failure = Failure::from("the agent failed to read it; please report this".to_owned());
-    let (took, limits) = (Duration::ZERO, Limits::default());
+    let (took, limits) = (Duration::ZERO, Rare::default());
     Report { cluster, outcome: Err(failure), code: 0, took, url: None, limits }
 }
 

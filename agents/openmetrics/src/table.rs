@@ -1,29 +1,28 @@
-//! Tables of names whose numbers stay the same over restarts: sources, metrics of a source, instances of a metric.
+//! Tables that persist the numbers of names: sources, metrics of a source, instances of a metric.
 //!
-//! The files are those of PCP's agent (`pickle`), so that numbers also stay the same when one agent replaces the other.
+//! The files have the format of PCP's agent (`pickle`), so that numbers also stay the same when one agent replaces the
+//! other.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use std::hash::BuildHasher as _;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use pmapi::file;
-use tracing::{error, warn};
+use tracing::warn;
 
+use crate::descriptors::may_pass;
 use crate::pickle;
+use crate::store::Store;
 
-/// Largest file that is read, in bytes.
-const LONGEST: u64 = 256 << 20;
-
-/// Names, each with the number of its place.
+/// List of names. The number of a name is its index.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// File of the table, if it is kept.
-    path: Option<PathBuf>,
-    /// Each name with its number and a space before it, as the names of many instances are shown.
+    /// Where the table is kept, and its number there.
+    file: Option<(Arc<Store>, u32)>,
+    /// Each name with its number and a space in front, as the names of many instances are exported.
     names: Vec<Arc<str>>,
     /// Numbers by the hashes of their names.
     numbers: HashTable<u32>,
@@ -31,36 +30,58 @@ pub(crate) struct Table {
     /// Whether the names of instances begin with their number.
     prefixed: bool,
     changed: bool,
-    /// Most names.
+    /// Largest number of names.
     limit: usize,
 }
 
 impl Table {
-    /// Reads a table of at most `limit` names. A file that cannot be read is moved aside, and the table is empty.
-    pub(crate) fn load(path: PathBuf, limit: usize) -> Table {
-        let loaded = match file::read(&path, LONGEST) {
+    /// Reads a table of at most `limit` names. A file that is damaged is moved aside, and the table is empty.
+    ///
+    /// # Errors
+    /// Errors that may pass. New names must not get the numbers of others meanwhile.
+    pub(crate) fn load(store: &Arc<Store>, number: u32, limit: usize) -> io::Result<Table> {
+        let loaded = match store.load(number) {
             Ok(bytes) => pickle::read(&bytes).unwrap_or_else(|e| {
-                set_aside(&path, &e);
+                set_aside(&store.path(number), &e);
                 pickle::Names::default()
             }),
+            Err(e) if may_pass(&e) => {
+                let path = store.path(number);
+                return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display())));
+            }
             Err(e) => {
                 if e.kind() != io::ErrorKind::NotFound {
-                    set_aside(&path, &e);
+                    set_aside(&store.path(number), &e);
                 }
                 pickle::Names::default()
             }
         };
-        let mut table = Table { path: Some(path), prefixed: loaded.prefixed, ..Table::unsaved(limit) };
+        let mut table =
+            Table { file: Some((Arc::clone(store), number)), prefixed: loaded.prefixed, ..Table::unsaved(limit) };
         for name in loaded.names {
             table.push(&name);
         }
-        table
+        Ok(table)
+    }
+
+    /// Returns the table if `name` has number 0, or if the table was empty, after adding the name. Otherwise moves the
+    /// file aside, and returns a new table with only this name.
+    pub(crate) fn beginning_with(mut self, name: &str) -> Table {
+        if self.number(name) == Some(0) {
+            return self;
+        }
+        if let Some((store, number)) = &self.file {
+            set_aside(&store.path(*number), &format_args!("{name:?} is not its first name"));
+        }
+        let mut new = Table { file: self.file, ..Table::unsaved(self.limit) };
+        new.number(name);
+        new
     }
 
     /// Creates a table that is not kept.
     pub(crate) fn unsaved(limit: usize) -> Table {
         let (names, numbers, hasher) = (Vec::new(), HashTable::new(), DefaultHashBuilder::default());
-        Table { path: None, names, numbers, hasher, prefixed: false, changed: false, limit }
+        Table { file: None, names, numbers, hasher, prefixed: false, changed: false, limit }
     }
 
     fn push(&mut self, name: &str) -> u32 {
@@ -70,14 +91,14 @@ impl Table {
         let name_of = |number: &u32| names.get(*number as usize).map_or("", |name| bare(name));
         let hash = hasher.hash_one(name);
         match numbers.find_mut(hash, |number| name_of(number) == name) {
-            // A name that a damaged file has twice keeps its last number, as in PCP's agent.
+            // A name that occurs twice in a damaged file keeps its last number, as in PCP's agent.
             Some(known) => *known = number,
             None => _ = numbers.insert_unique(hash, number, |number| hasher.hash_one(name_of(number))),
         }
         number
     }
 
-    /// Returns the number of a name, a new one for a new name. `None` if the table is full.
+    /// Returns the number of a name, which is a new number for a new name. Returns `None` if the table is full.
     pub(crate) fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(number) = self.find(name) {
             return Some(number);
@@ -89,10 +110,13 @@ impl Table {
         Some(self.push(name))
     }
 
-    /// Returns the number of a name that the table has.
+    /// Returns the number of a name, or `None` if the table does not have it.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        let is_name = |number: &u32| self.names.get(*number as usize).is_some_and(|known| bare(known) == name);
-        self.numbers.find(self.hasher.hash_one(name), is_name).copied()
+        self.numbers
+            .find(self.hasher.hash_one(name), |number| {
+                self.names.get(*number as usize).is_some_and(|known| bare(known) == name)
+            })
+            .copied()
     }
 
     /// Makes the names of instances begin with their number.
@@ -105,39 +129,30 @@ impl Table {
         self.prefixed
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.names.len()
-    }
-
     /// Iterates over the names from a number on.
     pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &str> {
         self.names.iter().skip(from).map(|name| bare(name))
     }
 
-    /// Iterates over the names from a number on, each with its number and a space before it.
+    /// Iterates over the names from a number on, each with its number and a space in front.
     pub(crate) fn numbered(&self, from: usize) -> impl Iterator<Item = &Arc<str>> {
         self.names.iter().skip(from)
     }
 
-    /// Writes the table if it has changed.
+    /// Lets the table be written soon if it has changed.
     pub(crate) fn save(&mut self) {
-        let Some(path) = self.path.as_ref().filter(|_| self.changed) else { return };
-        match self.write(path) {
-            Ok(()) => self.changed = false,
-            Err(e) => error!("{}: {e}: new names may get other numbers after a restart", path.display()),
-        }
+        let Some((store, number)) = self.file.as_ref().filter(|_| self.changed) else { return };
+        store.save(*number, pickle::write(self.names(0), self.prefixed));
+        self.changed = false;
     }
 
-    /// Replaces the file, so that an agent which is killed meanwhile leaves the old one.
-    fn write(&self, path: &Path) -> io::Result<()> {
-        let new = path.with_extension("py.new");
-        let bytes = pickle::write(self.names(0), self.prefixed);
-        fs::File::create(&new)?.write_all(&bytes)?;
-        fs::rename(&new, path)
+    /// Gives back memory that is not needed.
+    pub(crate) fn shrink(&mut self) {
+        self.names.shrink_to_fit();
     }
 }
 
-/// Returns a name without the number before it.
+/// Returns a name without the number in front.
 fn bare(name: &str) -> &str {
     name.split_once(' ').map_or("", |(_, name)| name)
 }
@@ -153,23 +168,70 @@ fn set_aside(path: &Path, reason: &dyn std::fmt::Display) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use pmapi::Domain;
+
     use super::*;
+
+    fn store(dir: &Path) -> Arc<Store> {
+        Store::new(dir.to_owned(), Domain::new(144).unwrap())
+    }
+
+    /// Returns the number in the name of a table's file.
+    fn number(path: &Path) -> u32 {
+        path.file_stem().unwrap().to_str().unwrap().strip_prefix("144.").unwrap().parse().unwrap()
+    }
+
+    /// Saves the table, and waits until it is written.
+    fn save(table: &mut Table) {
+        table.save();
+        table.file.as_ref().unwrap().0.flush();
+    }
 
     #[test]
     fn numbers_stay() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("144.1.py");
-        let mut table = Table::load(path.clone(), 3);
+        let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap();
         assert_eq!(["a", "b", "a"].map(|name| table.number(name)), [Some(0), Some(1), Some(0)]);
-        table.save();
-        let mut table = Table::load(path.clone(), 3);
+        save(&mut table);
+        let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap();
         assert_eq!(["c", "b", "d"].map(|name| table.number(name)), [Some(2), Some(1), None]);
         table.prefix();
-        table.save();
-        let table = Table::load(path, 2);
+        save(&mut table);
+        let table = Table::load(&store(dir.path()), number(&path), 2).unwrap();
         assert_eq!(table.names(0).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(table.numbered(1).map(|name| &**name).collect::<Vec<_>>(), ["1 b", "2 c"]);
         assert!(table.is_prefixed());
+    }
+
+    #[test]
+    fn links_in_its_place_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("144.1.py"), dir.path().join("other"));
+        fs::write(&other, "kept").unwrap();
+        let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap();
+        table.number("a");
+        for name in ["144.1.py", "144.1.py.new", ".144.1.py.new"] {
+            std::os::unix::fs::symlink(&other, dir.path().join(name)).unwrap();
+        }
+        save(&mut table);
+        assert_eq!(fs::read(&other).unwrap(), b"kept");
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(Table::load(&store(dir.path()), number(&path), 3).unwrap().find("a"), Some(0));
+    }
+
+    /// A table that cannot be read for a while stays where it is, and gives no numbers.
+    #[test]
+    fn errors_that_pass() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("144.1.py");
+        // Reading it fails with EIO.
+        std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+        let failed = Table::load(&store(dir.path()), number(&path), 3).unwrap_err().to_string();
+        assert!(failed.contains("144.1.py: Input/output error"), "{failed}");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "(lp0\nVa\np1\na.I00\n.").unwrap();
+        assert_eq!(Table::load(&store(dir.path()), number(&path), 3).unwrap().find("a"), Some(0));
     }
 
     #[test]
@@ -177,10 +239,32 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("144.0.py");
         fs::write(&path, "cos\nsystem\n(Vtrue\ntR.").unwrap();
-        let mut table = Table::load(path.clone(), 10);
+        let mut table = Table::load(&store(dir.path()), number(&path), 10).unwrap();
         assert_eq!(table.number("control"), Some(0));
-        table.save();
+        save(&mut table);
         assert!(fs::read(dir.path().join("144.0.py.unreadable")).unwrap().starts_with(b"cos"));
-        assert_eq!(Table::load(path, 10).len(), 1);
+        assert_eq!(Table::load(&store(dir.path()), number(&path), 10).unwrap().names(0).count(), 1);
+    }
+
+    /// In a table whose first name is another one, the expected name would get another number, and could not be
+    /// exported.
+    #[test]
+    fn a_table_with_another_first_name_is_kept_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("144.0.py");
+        for (text, kept) in [
+            ("(lp0\nVcontrol\np1\naVhonest\np2\na.", true),
+            ("(lp0\nVhonest\np1\naVcontrol\np2\na.", false),
+            ("(lp0\nVcontrol\np1\naVcontrol\np2\na.", false),
+            ("(lp0\nVhonest\np1\na.", false),
+        ] {
+            fs::write(&path, text).unwrap();
+            let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap().beginning_with("control");
+            assert_eq!(table.find("control"), Some(0), "{text}");
+            assert_eq!(table.number("honest"), Some(1), "{text}");
+            let aside = dir.path().join("144.0.py.unreadable");
+            assert_eq!(aside.exists(), !kept, "{text}");
+            fs::remove_file(aside).ok();
+        }
     }
 }

@@ -1,14 +1,15 @@
-//! A source without an agent, a file or a thread: for programs that read very many documents.
+//! A source without an agent, a file or a thread, for programs that read very many documents.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use pmapi::{Atom, Domain, Inst, Type};
+use pmapi::{Atom, Inst, Type};
 
-use crate::metric::{Metric, NO_SLOT, Sample};
+use crate::compact::Rare;
+use crate::metric::{Metric, NO_SLOT, Named, Sample, Shape};
 use crate::model::Model;
 use crate::url_file::{Rules, UrlFile};
 
-/// A source that reads the documents that it is given. Nothing is written.
+/// A source that reads documents from memory, and writes no files.
 ///
 /// ```
 /// use pmda_openmetrics::Trial;
@@ -22,7 +23,7 @@ use crate::url_file::{Rules, UrlFile};
 #[derive(Debug)]
 pub struct Trial {
     model: Model,
-    rules: Rules,
+    rules: Rare<Rules>,
     last: Option<Sample>,
 }
 
@@ -44,11 +45,10 @@ impl Trial {
     /// Creates a source from the text of a `.url` file, with at most `instances` instances.
     ///
     /// # Errors
-    /// The line that is refused, and the reason.
+    /// The line that was refused, and the reason.
     pub fn new(url_file: &str, instances: usize) -> Result<Trial, (usize, String)> {
         let file = UrlFile::parse(url_file)?;
-        let domain = Domain::new(144).unwrap_or(Domain::DYNAMIC);
-        Ok(Trial { model: Model::unsaved("trial", domain, instances), rules: file.rules, last: None })
+        Ok(Trial { model: Model::unsaved("trial".into(), instances), rules: file.rules, last: None })
     }
 
     /// Reads a document as the agent does.
@@ -71,10 +71,10 @@ impl Trial {
         seen
     }
 
-    /// Returns the first value that a metric has in the last document, as a number.
+    /// Returns the first value of a metric in the last document, as a number.
     pub fn number(&self, metric: &str) -> Option<f64> {
         let sample = self.last.as_ref()?;
-        let metric = sample.metrics.iter().find(|known| known.name == metric)?;
+        let metric = sample.metrics.iter().find(|known| *known.name == *metric)?;
         let mut values = slots(metric).filter_map(|(_, _, slot)| sample.values.get(slot)?.atom()?.ok());
         match values.next()?.convert(Type::Double).ok()?.as_atom() {
             Atom::Double(number) => Some(number),
@@ -85,12 +85,14 @@ impl Trial {
 
 /// Iterates over the instances of a metric that have had values, with their slots.
 fn slots(metric: &std::sync::Arc<Metric>) -> impl Iterator<Item = (&Metric, Inst, usize)> {
-    let single = metric.instances.slots.first().filter(|slot| metric.singular && **slot != NO_SLOT);
-    let single = single.map(|slot| (Inst::new(0), *slot as usize));
-    let many = metric.instances.slots().filter(|_| !metric.singular);
+    let single = match metric.shape {
+        Shape::Singular(slot) if slot != NO_SLOT => Some((Inst::new(0), slot as usize)),
+        _ => None,
+    };
+    let many = metric.instances().into_iter().flat_map(Named::slots);
     single.into_iter().chain(many).map(|(inst, slot)| (&**metric, inst, slot))
 }
 
 fn name(metric: &Metric, inst: Inst) -> Option<&str> {
-    metric.instances.names.get(inst.word() as usize).map(|name| &**name)
+    metric.instances()?.names.get(inst.word() as usize).map(|name| &**name)
 }

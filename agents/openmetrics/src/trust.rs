@@ -1,38 +1,40 @@
-//! Which files of the configuration directory are trusted: their owner can make the agent run programs and read files.
+//! Decides whether files and directories of the configuration are trusted: their owners can make the agent run
+//! programs, read files, and send secrets. PCP's openmetrics has no such rule.
 
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
-use nix::unistd::geteuid;
+use pmapi::file::{check_place, check_writers};
 
 /// Whether the owners of files matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owners {
-    /// Files of root, of PCP's user and of the agent's user only.
-    Trusted {
-        /// PCP's user.
-        pcp: Option<u32>,
-    },
+    /// Only files that no user other than root and the agent's user, and no group other than theirs, may write to.
+    Trusted,
     /// Files of any user.
     Any,
 }
 
 impl Owners {
-    /// Checks a file.
+    /// Checks that only trusted users can have written a file or directory. `file` is the status of `path`.
     ///
     /// # Errors
-    /// The reason why the file is not trusted.
-    pub(crate) fn check(self, file: &Metadata) -> Result<(), String> {
-        let Owners::Trusted { pcp } = self else { return Ok(()) };
-        let (uid, mode) = (file.uid(), file.mode());
-        if uid != 0 && uid != geteuid().as_raw() && Some(uid) != pcp {
-            return Err(format!("refused: it belongs to user {uid}, not to root or the agent's user"));
-        }
-        if mode & 0o002 != 0 {
-            return Err(format!("refused: other users may write to it (mode {:o})", mode & 0o7777));
-        }
-        Ok(())
+    /// Those of [`check_writers`].
+    pub(crate) fn check(self, path: &Path, file: &Metadata) -> Result<(), String> {
+        if self == Owners::Any { Ok(()) } else { check_writers(path, file).map_err(refused) }
     }
+
+    /// Checks the directory of a file and all directories above.
+    ///
+    /// # Errors
+    /// Those of [`check_place`].
+    pub(crate) fn check_place(self, path: &Path) -> Result<(), String> {
+        if self == Owners::Any { Ok(()) } else { check_place(path).map_err(refused) }
+    }
+}
+
+fn refused(reason: String) -> String {
+    format!("refused: {reason}")
 }
 
 #[cfg(test)]
@@ -44,14 +46,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_others_may_write() {
+    fn modes_of_real_files() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let owners = Owners::Trusted { pcp: None };
         for (mode, trusted) in [(0o644, true), (0o775, true), (0o646, false), (0o777, false)] {
             fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
             let metadata = file.path().metadata().unwrap();
-            assert_eq!(owners.check(&metadata).is_ok(), trusted, "{mode:o}");
-            assert!(Owners::Any.check(&metadata).is_ok());
+            assert_eq!(Owners::Trusted.check(file.path(), &metadata).is_ok(), trusted, "{mode:o}");
+            assert!(Owners::Any.check(file.path(), &metadata).is_ok());
         }
+        // The group is that of this process, and may write to the file.
+        fs::set_permissions(file.path(), Permissions::from_mode(0o644)).unwrap();
+        testkit::let_user_write(file.path(), 54321);
+        let reason = Owners::Trusted.check(file.path(), &file.path().metadata().unwrap()).unwrap_err();
+        assert_eq!(reason, "refused: its access control list lets user 54321 write to it");
+    }
+
+    #[test]
+    fn places_that_others_may_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("config.d");
+        fs::create_dir(&inner).unwrap();
+        let file = inner.join("x.url");
+        std::os::unix::fs::symlink("/bin/sh", &file).unwrap();
+        let owners = Owners::Trusted;
+        for (mode, trusted) in [(0o755, true), (0o775, true), (0o1777, true), (0o757, false)] {
+            for changed in [dir.path(), &inner] {
+                fs::set_permissions(changed, Permissions::from_mode(mode)).unwrap();
+                assert_eq!(owners.check_place(&file).is_ok(), trusted, "{mode:o} of {}", changed.display());
+                assert!(Owners::Any.check_place(&file).is_ok());
+                fs::set_permissions(changed, Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+    }
+
+    /// A link is trusted only if no other user can change where it leads to.
+    #[test]
+    fn places_that_links_lead_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (config, far, tools) = (dir.path().join("config.d"), dir.path().join("far"), dir.path().join("tools"));
+        for path in [&config, &far, &tools] {
+            fs::create_dir(path).unwrap();
+        }
+        let (source, link, tool) = (config.join("x"), far.join("link"), tools.join("tool"));
+        fs::write(&tool, "").unwrap();
+        std::os::unix::fs::symlink("../far/link", &source).unwrap();
+        std::os::unix::fs::symlink(&tool, &link).unwrap();
+        let owners = Owners::Trusted;
+        assert_eq!(owners.check_place(&source), Ok(()));
+        for (open, shown) in [(&far, "far"), (&tools, "tools")] {
+            fs::set_permissions(open, Permissions::from_mode(0o777)).unwrap();
+            let reason = owners.check_place(&source).unwrap_err();
+            assert!(reason.starts_with("refused: ") && reason.contains(shown), "{reason}");
+            assert!(Owners::Any.check_place(&source).is_ok());
+            fs::set_permissions(open, Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("link", &link).unwrap();
+        assert!(owners.check_place(&source).unwrap_err().contains("more than 8 further links"));
     }
 }

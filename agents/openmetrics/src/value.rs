@@ -1,4 +1,4 @@
-//! Values: what the text of a sample becomes, by the type of its metric.
+//! Converts the texts of samples to values, by the type of their metric.
 
 use exposition::number;
 use nix::errno::Errno;
@@ -10,7 +10,7 @@ pub(crate) enum Value {
     /// The document does not have the instance.
     #[default]
     Absent,
-    /// The document has a text that is no value of the metric's type.
+    /// The document has a text that is not a value of the metric's type.
     Bad(Error),
     I32(i32),
     U32(u32),
@@ -21,7 +21,7 @@ pub(crate) enum Value {
     Text(Box<Text>),
 }
 
-/// A text, which is rare, and so does not make other values longer.
+/// A text. Boxed twice, because texts are rare and must not make other values longer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Text(Box<str>);
 
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as the answer to a fetch has it. `None` for an absent instance.
+    /// Returns the value for the reply to a fetch. `None` for an inactive instance.
     #[inline]
     pub(crate) fn atom(&self) -> Option<Result<Atom<'_>, Error>> {
         Some(Ok(match self {

@@ -34,7 +34,7 @@ fn what_a_document_becomes() {
         "openmetrics.SOURCE.sent_bytes_total (item 0) [Bytes.]",
         "units byte",
         "inst [0 or \"0 dev:a\"] value 7",
-        // As in PCP's agent, comments are about all samples up to the next ones.
+        // As in PCP's agent, a comment is about all samples up to the next comment.
         "openmetrics.SOURCE.up (item 1) [Bytes.]",
         "The document is valid: Prometheus text format 0.0.4",
     ] {
@@ -45,13 +45,32 @@ fn what_a_document_becomes() {
     assert!(check(&format!("file://{path}")).1.contains("SOURCE.up"));
 }
 
+/// The server chooses help texts and reasons of refusals, and the script what it prints to standard error.
+#[test]
+fn documents_steer_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let document = "# HELP up \x1b[2Jone\u{9b}\nup 1\n\x1b]0;x 2\n";
+    let plain = write(&dir.path().join("document"), document, 0o644);
+    let text = format!("#!/bin/sh\nprintf '\\033[3J' >&2\ncat {plain}\n");
+    let script = write(&dir.path().join("script"), &text, 0o755);
+    for subject in [&plain, &script, "/nonexistent/\x1b[4J"] {
+        // script(1) gives the command a terminal.
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", "\"$CHECK\" --check \"$SUBJECT\"", "/dev/null"]).stdin(std::process::Stdio::null());
+        terminal.env("CHECK", env!("CARGO_BIN_EXE_pmdaopenmetrics")).env("SUBJECT", subject);
+        let shown = String::from_utf8(terminal.output().unwrap().stdout).unwrap();
+        assert!(!shown.contains(['\x1b', '\u{9b}']) && shown.contains(r"\u{1b}["), "{subject:?}: {shown:?}");
+    }
+    assert!(check(&plain).1.contains("\x1b[2Jone"));
+}
+
 #[test]
 fn lines_that_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = write(&dir.path().join("document"), "a-b{c-d=\"1\"} 1\n", 0o644);
     let (code, text) = check(&path);
     assert!(code == Some(1) && text.contains("line 1 is refused: invalid metric name \"a-b\""), "{text}");
-    assert!(text.contains("The document is not valid") && text.contains("\"a-b\" is no name of a metric"), "{text}");
+    assert!(text.contains("The document is not valid") && text.contains("\"a-b\" is not a metric name"), "{text}");
     let script = write(&dir.path().join("script"), "#!/bin/sh\necho 'b{c} 1'\n", 0o755);
     let (code, text) = check(&script);
     assert!(code == Some(1) && text.contains("line 1 is refused: column 6: = must follow"), "{text}");

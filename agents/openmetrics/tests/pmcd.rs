@@ -2,100 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "scene/both.rs"]
+mod both;
+#[path = "scene/compared.rs"]
+mod compared;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use tempfile::TempDir;
-use testkit::{Agent, Pcp, Pmcd, wait_for};
+use both::By;
+use compared::{Scene, metrics, ready};
+use testkit::Pmcd;
 
-/// A configuration directory, and both agents for it.
-struct Scene {
-    pcp: Pcp,
-    dir: TempDir,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum By {
-    Pcp,
-    Us,
-}
-
-impl Scene {
-    fn new() -> Scene {
-        let pcp = Pcp::required();
-        let imports = "import requests, pcp.pmda";
-        let works =
-            Command::new("/usr/bin/python3").args(["-c", imports]).status().is_ok_and(|status| status.success());
-        assert!(works, "PCP's agent needs the packages python3-pcp and python3-requests, which ./check installs");
-        let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir(dir.path().join("config.d")).unwrap();
-        Scene { pcp, dir }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Adds a source that is a file with this document.
-    fn document(&self, name: &str, text: &[u8]) {
-        let path = self.path(&format!("{name}.txt"));
-        fs::write(&path, text).unwrap();
-        fs::write(self.path(&format!("config.d/{name}.url")), format!("file://{}\n", path.display())).unwrap();
-    }
-
-    fn agent(&self, by: By) -> Agent {
-        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
-        let binary = match by {
-            By::Us => PathBuf::from(env!("CARGO_BIN_EXE_pmdaopenmetrics")),
-            By::Pcp => {
-                let program = Path::new(self.pcp.config("PCP_PMDAS_DIR")).join("openmetrics/pmdaopenmetrics.python");
-                let script = self.path("python");
-                fs::write(&script, format!("#!/bin/sh\nexec /usr/bin/python3 {} \"$@\"\n", program.display())).unwrap();
-                fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-                script
-            }
-        };
-        let agent = Agent::new("openmetrics", 144, binary).names("root {\n openmetrics 144:*:*\n}\n").not_ready();
-        let agent = agent.args(["-l", "openmetrics.log", "-u", &user, "-c"]).args([self.path("config.d")]);
-        if by == By::Us { agent.args(["--pcp"]) } else { agent }
-    }
-
-    fn start(&self, by: By) -> Pmcd {
-        let pmcd = self.pcp.pmcd().agent(self.agent(by)).options(["-t", "60"]).start();
-        ready(&pmcd);
-        pmcd
-    }
-
-    fn sources(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.path("config.d")).unwrap();
-        let name = |path: PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let mut names: Vec<String> = entries.map(|entry| name(entry.unwrap().path())).collect();
-        names.sort_unstable();
-        names
-    }
-}
-
-fn ready(pmcd: &Pmcd) {
-    wait_for("the agent is ready", || pmcd.run("pminfo", ["-f", "openmetrics.control.debug"]).text.contains("value"));
-}
-
-/// Returns what pminfo says about each metric of a source with some options.
-fn metrics(pmcd: &Pmcd, source: &str, options: &[&str]) -> String {
-    let names = pmcd.run("pminfo", [format!("openmetrics.{source}")]).text;
-    let mut names: Vec<&str> = names.lines().filter(|line| line.starts_with("openmetrics.")).collect();
-    names.sort_unstable();
-    if names.is_empty() {
-        return "no metrics\n".to_owned();
-    }
-    pmcd.run("pminfo", [&["-b", "2000"], options, &names].concat()).text
-}
-
-/// Compares both agents, and returns the sources whose metrics differ, with the first line that does.
+/// Compares both agents. Returns the sources whose metrics differ, with the first line that differs.
 fn differences(scene: &Scene, options: &[&str]) -> BTreeMap<String, String> {
     let answers = |by| {
         let pmcd = scene.start(by);
@@ -117,7 +37,7 @@ fn differences(scene: &Scene, options: &[&str]) -> BTreeMap<String, String> {
 #[test]
 #[ignore = "needs PCP"]
 fn documents_of_pcps_testsuite() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     for entry in fs::read_dir(scene.pcp.testsuite().join("openmetrics/samples")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "txt") {
@@ -130,7 +50,7 @@ fn documents_of_pcps_testsuite() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// A generator of numbers that are the same in each run.
+/// A generator of random numbers with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -146,14 +66,15 @@ impl Random {
     }
 }
 
-/// Writes a document with anything that both agents read alike.
-fn generated(random: &mut Random) -> String {
+const BASES: [&str; 7] = ["http", "a:b", "Go", "x.y", "node_cpu", "t_sum", "c_count"];
+const UNITS: [&str; 8] = ["", "_total", "_seconds", "_bytes", "_seconds_total", "_bucket", "_microseconds", "_info"];
+
+/// Writes a document with every feature that both agents interpret alike.
+fn generated(random: &mut Random, bases: &[&str], units: &[&str]) -> String {
     let mut text = String::new();
     let end = random.of(&["\n", "\n", "\n", "\r\n", "\n\n"]);
     for metric in 0..=random.below(8) {
-        let base = random.of(&["http", "a:b", "Go", "x.y", "node_cpu", "t_sum", "c_count"]);
-        let unit =
-            random.of(&["", "_total", "_seconds", "_bytes", "_seconds_total", "_bucket", "_microseconds", "_info"]);
+        let (base, unit) = (random.of(bases), random.of(units));
         let name = format!("{base}{metric}{unit}");
         if random.below(3) > 0 {
             let help = random.of(&["Some help.", "", "one\\ntwo", "  many   words ", "é 漢", "back\\\\slash"]);
@@ -164,7 +85,7 @@ fn generated(random: &mut Random) -> String {
             let _ = write!(text, "# TYPE {name} {ty}{end}");
         }
         if random.below(5) == 0 {
-            let ty = random.of(&["double", "float", "string", "nonsense"]);
+            let ty = random.of(&["double", "float", "string", "u64", "64", "u32", "32", "nonsense"]);
             let semantics = random.of(&["counter", "instant", "discrete", "odd"]);
             let units = random.of(&["none", "byte", "Kbyte / sec", "count x 10^3", "nanosec"]);
             let indom = random.of(&["PM_INDOM_NULL", "1.2", "name"]);
@@ -198,23 +119,63 @@ fn samples(random: &mut Random, text: &mut String, name: &str, end: &str) {
     }
 }
 
+/// The environment variables `SEED` and `DOCUMENTS` choose other documents, and their number.
 #[test]
 #[ignore = "needs PCP"]
 fn generated_documents() {
-    let scene = Scene::new();
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for number in 0..200 {
-        scene.document(&format!("g{number:03}"), generated(&mut random).as_bytes());
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let Some(scene) = Scene::new() else { return };
+    let mut random = Random(number("SEED").unwrap_or(0x9e37_79b9_7f4a_7c15));
+    for number in 0..number("DOCUMENTS").unwrap_or(200) {
+        scene.document(&format!("g{number:03}"), generated(&mut random, &BASES, &UNITS).as_bytes());
     }
     let differences = differences(&scene, &["-fdlmtT"]);
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// One agent takes the place of the other, while sources come and go: numbers and instances stay the same.
+/// Documents that change between two requests: types, labels and order, and metrics that come and go.
+#[test]
+#[ignore = "needs PCP"]
+fn documents_that_change() {
+    const SOURCES: usize = 20;
+    let Some(scene) = Scene::new() else { return };
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let rounds: Vec<Vec<String>> =
+        (0..6).map(|_| (0..SOURCES).map(|_| generated(&mut random, &BASES[4..6], &UNITS[..2])).collect()).collect();
+    let write = |documents: &[String]| {
+        for (number, document) in documents.iter().enumerate() {
+            scene.document(&format!("g{number:02}"), document.as_bytes());
+        }
+    };
+    let answers = |by| {
+        write(&rounds[0]);
+        let pmcd = scene.start(by);
+        let mut all = Vec::new();
+        for (round, documents) in rounds.iter().enumerate() {
+            write(documents);
+            let of = |source: &String| (format!("{source} in round {round}"), metrics(&pmcd, source, &["-fdlmtT"]));
+            all.extend(scene.sources().iter().map(of));
+        }
+        all
+    };
+    let (theirs, ours) = (answers(By::Pcp), answers(By::Us));
+    let different: Vec<String> = theirs
+        .into_iter()
+        .zip(ours)
+        .filter(|(theirs, ours)| theirs != ours)
+        .map(|(theirs, ours)| {
+            let pair = theirs.1.lines().zip(ours.1.lines()).find(|(theirs, ours)| theirs != ours);
+            format!("{}: {pair:?}", theirs.0)
+        })
+        .collect();
+    assert!(different.is_empty(), "{different:#?}");
+}
+
+/// One agent replaces the other, while sources are added and removed. Numbers and instances stay the same.
 #[test]
 #[ignore = "needs PCP"]
 fn there_and_back() {
-    let scene = Scene::new();
+    let Some(scene) = Scene::new() else { return };
     scene.document(
         "m",
         b"one 1\ntwo{a=\"1\"} 1\ntwo{a=\"2\"} 2\n# PCP5 p.q 1.2.3 u32 1.2 instant none\np_q{instname=\"x\"} 3\n",
@@ -225,7 +186,7 @@ fn there_and_back() {
     let first = seen(&pmcd);
     assert!(first.contains("openmetrics.m.two PMID: 144.2.1") && first.contains("inst [1 or \"1 a:2\"]"), "{first}");
     for (name, by) in [("b", By::Us), ("a", By::Pcp), ("c", By::Us)] {
-        // It sorts before the others.
+        // This instance sorts before the others.
         scene.document(name, b"n{z=\"9\"} 1\n");
         pmcd.set_agents(vec![scene.agent(by)]);
         pmcd.restart();
@@ -235,4 +196,51 @@ fn there_and_back() {
     let last = metrics(&pmcd, "a", &["-m"]) + &metrics(&pmcd, "b", &["-m"]) + &metrics(&pmcd, "c", &["-m"]);
     let expected = "openmetrics.a.n PMID: 144.4.0\nopenmetrics.b.n PMID: 144.3.0\nopenmetrics.c.n PMID: 144.5.0\n";
     assert_eq!(last, expected);
+}
+
+/// Records both sources with pmlogger, and returns the archive.
+fn record(scene: &Scene, pmcd: &Pmcd, name: &str) -> String {
+    let path = |name: &str| scene.path(name).to_str().unwrap().to_owned();
+    fs::write(path("log"), "log mandatory on 100 msec { openmetrics.m openmetrics.k }\n").unwrap();
+    let log = path(&format!("{name}.log"));
+    let text = pmcd.run("pmlogger", ["-c", &path("log"), "-l", &log, "-s", "5", &path(name)]).text;
+    assert!(scene.path(&format!("{name}.0")).exists(), "{text}{}", fs::read_to_string(log).unwrap());
+    path(name)
+}
+
+/// pmlogextract merges archives of both agents. It refuses to merge metrics whose descriptors have changed.
+#[test]
+#[ignore = "needs PCP"]
+fn archives_go_on() {
+    let Some(scene) = Scene::new() else { return };
+    scene.document(
+        "m",
+        b"# TYPE one counter\none 1\ntwo{a=\"1\"} 1\ntwo{a=\"2\"} 2\n# PCP5 p.q 1.2.3 u32 1.2 instant byte\np_q{instname=\"x\"} 3\n",
+    );
+    scene.document("k", b"three{b=\"\\\\ \xc3\xa9\"} 3\n");
+    let mut pmcd = scene.start(By::Pcp);
+    let mut archives = vec![record(&scene, &pmcd, "first")];
+    for (name, by) in [("ours", By::Us), ("back", By::Pcp), ("again", By::Us)] {
+        scene.document(name, b"n{z=\"9\"} 1\n");
+        pmcd.set_agents(vec![scene.agent(by)]);
+        pmcd.restart();
+        ready(&pmcd);
+        archives.push(record(&scene, &pmcd, name));
+    }
+    let samples = |archive: &str| {
+        let text = scene.pcp.run("pmdumplog", [archive, "openmetrics.m.two"]).ok();
+        text.matches("inst [1 or \"1 a:2\"] value 2").count()
+    };
+    let counts: Vec<usize> = archives.iter().map(|archive| samples(archive)).collect();
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    let all = scene.path("all").to_str().unwrap().to_owned();
+    archives.push(all.clone());
+    scene.pcp.run("pmlogextract", &archives).ok();
+    assert_eq!(samples(&all), counts.iter().sum());
+    let metrics = scene.pcp.run("pmdumplog", ["-d", &all]).ok();
+    let names = ["openmetrics.m.one", "openmetrics.m.two", "openmetrics.m.p.q", "openmetrics.k.three"];
+    for name in names {
+        assert_eq!(metrics.matches(&format!("({name})")).count(), 1, "{name}: {metrics}");
+    }
+    assert_eq!(metrics.matches("(openmetrics.").count(), names.len(), "{metrics}");
 }

@@ -1,4 +1,4 @@
-//! HTTP servers and scripts that behave badly: each costs its own source only.
+//! HTTP servers and scripts that behave badly. Each affects only its own source.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -6,13 +6,15 @@ mod scene;
 
 use std::fs;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pmapi::Error;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use scene::{LIMIT, Scene, Server, control, send, until, value};
@@ -24,7 +26,7 @@ fn each_fetch_is_fresh() {
     let server = Server::of(&document);
     scene.url("src", &server.url("/metrics?x=1"));
     let mut agent = scene.start();
-    // On a slow machine a reading may be late, and a value then is that of the last fetch.
+    // On a slow machine a reading may be late, and then a value is that of the fetch before.
     for number in 2..5 {
         *document.lock().unwrap() = format!("a {number}\n");
         until("the new value", || value(&mut agent, "src.a") == Ok(f64::from(number)));
@@ -56,24 +58,101 @@ fn headers_and_secrets() {
     assert!(shown.contains("404 Not Found"), "{shown}");
 }
 
-/// A header with a secret is for the server of the URL only, not for the target of a redirection.
+/// Secrets of files, and copies of them in servers' answers, appear in no log line, even with debug messages, and in no
+/// metric.
+#[test]
+fn secrets_are_never_shown() {
+    let scene = Scene::new(&["-D", "appl0,log"]);
+    let moved =
+        |to: &'static str| Server::new(move |stream| send(stream, "302 Found", &format!("Location: {to}\r\n"), b""));
+    let servers = [
+        ("missing", Server::new(|stream| send(stream, "404 Not Found", "", b"no")), "404 Not Found"),
+        ("odd", moved("http://ho st/?api_key=k3yk3y"), "the address of a redirection is not valid"),
+        ("nowhere", moved("http:///x?api_key=k3yk3y"), ""),
+        ("port", moved("http://me:passw0rd@127.0.0.1:1/x?api_key=k3yk3y"), ""),
+        ("scheme", moved("ftp://me:passw0rd@127.0.0.1/k3yk3y"), ""),
+        (
+            "length",
+            Server::new(|stream| _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: k3yk3y\r\n\r\n")),
+            "",
+        ),
+        ("header", Server::new(|stream| _ = stream.write_all(b"HTTP/1.1 200 OK\r\nk3yk3y s3cs3cret\r\n\r\n")), ""),
+    ];
+    let secret = scene.path("token");
+    fs::write(&secret, "s3cs3cret\n").unwrap();
+    for (name, server, _) in &servers {
+        let url = format!("http://me:passw0rd@127.0.0.1:{}/x?api_key=k3yk3y", server.port);
+        // The last line is a mistake.
+        let lines = format!("HEADER: X-Key: hh33hhader\nBEARER: {}\nAuthorization: t0ken", secret.display());
+        scene.url(name, &format!("{url}\n{lines}"));
+    }
+    scene.url("value", "http://127.0.0.1:1/\nHEADER: X-Key: hh33hh\u{1}ader");
+    scene.url("name", "http://127.0.0.1:1/\nHEADER: hh33hh\u{1}ader: x");
+    scene.url("host", "http://me:passw0rd/x@127.0.0.1/");
+    fs::write(scene.path("control"), "s3cs3c\u{1}ret\n").unwrap();
+    scene.url("token", &format!("http://127.0.0.1:1/\nBASIC: {}", scene.path("control").display()));
+    let mut agent = scene.start();
+    let mut shown = String::new();
+    let others = ["value", "name", "host", "token"].map(|name| (name, ""));
+    for (name, reason) in servers.iter().map(|(name, _, reason)| (*name, *reason)).chain(others) {
+        let mut status = String::new();
+        until("the source has failed", || {
+            status = control(&mut agent, "status", name);
+            status != "unknown"
+        });
+        assert!(status.contains("failed") && status.contains(reason), "{name}: {status}");
+        shown += &status;
+        for metric in ["error", "refused", "state"] {
+            shown += &control(&mut agent, metric, name);
+        }
+    }
+    shown += &scene.log();
+    assert!(shown.contains("line 4: unknown entry, ignored"), "{shown}");
+    for secret in ["s3cs3c", "passw0rd", "k3yk3y", "hh33hh", "t0ken"] {
+        assert!(!shown.contains(secret), "{secret}: {shown}");
+    }
+}
+
+/// Headers of the file and secrets are sent to the server of the URL, also after a redirection to another address of it,
+/// but not to other servers. A server on another port is another one.
 #[test]
 fn secrets_are_not_sent_elsewhere() {
     let scene = Scene::new(&[]);
     let other = Server::new(|stream| send(stream, "200 OK", "", b"a 1\n"));
     let to = format!("Location: {}\r\n", other.url("/target"));
-    let server = Server::new(move |stream| send(stream, "302 Found", &to, b""));
+    let number = Arc::new(AtomicUsize::new(0));
+    let server = Server::new(move |stream| match number.fetch_add(1, Ordering::Relaxed) % 2 {
+        0 => send(stream, "301 Moved Permanently", "Location: moved?x=1\r\n", b"It has moved."),
+        _ => send(stream, "302 Found", &to, b""),
+    });
     let secret = scene.path("token");
     fs::write(&secret, "s3cret\n").unwrap();
-    scene.url("src", &format!("{}\nBEARER: {}", server.url("/"), secret.display()));
+    scene.url("src", &format!("{}\nBEARER: {}\nHEADER: X-Key: s3cret", server.url("/a/b"), secret.display()));
     let mut agent = scene.start();
     until("the target has answered", || value(&mut agent, "src.a") == Ok(1.0));
-    assert!(server.requests.lock().unwrap()[0].contains("s3cret"));
+    for (request, path) in server.requests.lock().unwrap().iter().zip(["/a/b", "/a/moved?x=1"]) {
+        let request = request.to_ascii_lowercase();
+        assert!(request.starts_with(&format!("get {path} http/1.1\r\n")), "{request}");
+        assert!(request.contains("authorization: bearer s3cret\r\n") && request.contains("x-key: s3cret"), "{request}");
+    }
     let requests = other.requests.lock().unwrap();
     assert!(requests.iter().all(|request| request.contains("/target") && !request.contains("s3cret")), "{requests:?}");
 }
 
-/// What servers answer that have no document, and what the status says then.
+/// The user and password of a URL are sent without percent-encodings.
+#[test]
+fn users_and_passwords_of_urls() {
+    let scene = Scene::new(&[]);
+    let server = Server::new(|stream| send(stream, "200 OK", "", b"a 1\n"));
+    scene.url("src", &format!("http://me%40x:se%2Fcret@127.0.0.1:{}/", server.port));
+    let mut agent = scene.start();
+    until("the server has answered", || value(&mut agent, "src.a") == Ok(1.0));
+    let request = server.requests.lock().unwrap()[0].clone();
+    // The text me@x:se/cret.
+    assert!(request.to_ascii_lowercase().contains("authorization: basic bwvaedpzzs9jcmv0\r\n"), "{request}");
+}
+
+/// Answers of servers without a document, and the resulting status.
 #[test]
 fn bad_answers() {
     let scene = Scene::new(&["--bytes", "100000", "-t", "1s"]);
@@ -96,7 +175,22 @@ fn bad_answers() {
         ),
         ("brotli", Server::new(|stream| send(stream, "200 OK", "Content-Encoding: br\r\n", b"x")), "unknown encoding"),
         ("endless", Server::new(|stream| while stream.write_all(&[b'x'; 4096]).is_ok() {}), ""),
-        ("reset", Server::new(|_| {}), ""),
+        ("reset", Server::new(|_| {}), "before its answer, or the headers are longer than 8192 bytes"),
+        (
+            "short",
+            Server::new(|stream| _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\na 1\n")),
+            "the server ended the connection within its answer",
+        ),
+        (
+            "headers",
+            Server::new(|stream| send(stream, "200 OK", &format!("X: {}\r\n", "x".repeat(50_000)), b"a 1\n")),
+            "the headers are longer than 8192 bytes",
+        ),
+        (
+            "far",
+            Server::new(|stream| send(stream, "302 Found", &format!("Location: /{}\r\n", "x".repeat(5000)), b"")),
+            "the address of a redirection is too long",
+        ),
         ("loop", Server::new(|stream| send(stream, "302 Found", "Location: /again\r\n", b"")), "redirect"),
         ("hangs", Server::new(|_| thread::sleep(LIMIT)), "no complete answer in time"),
         ("trickles", Server::new(trickle), "no complete answer in time"),
@@ -121,7 +215,7 @@ fn bad_answers() {
     }
 }
 
-/// Text of the metrics, one each line, with instances and values.
+/// Text of the metrics, one on each line, with instances and values.
 const EXEMPLARS: &str = "# TYPE foo histogram\nfoo_bucket{le=\"1\"} 11 # {id=\"KOO\"} 0.67 1520879607.789\n\
     foo_bucket{le=\"2\"} 12\nfoo_count 12 # {id=\"x\"} 9\n{\"my metric-2\",a=\"b\"} 3\n# EOF\n";
 
@@ -181,7 +275,8 @@ fn trickle(stream: &mut std::net::TcpStream) {
     }
 }
 
-/// A source that suddenly hangs has its last values until its time is over, then none, and is back when it answers.
+/// A source that suddenly hangs keeps its last values for a while, then has no values, and has values again when it
+/// answers.
 #[test]
 fn a_source_that_hangs_is_alone() {
     let scene = Scene::new(&["-t", "2s"]);
@@ -208,6 +303,20 @@ fn a_source_that_hangs_is_alone() {
     hangs.store(false, Ordering::Relaxed);
     until("its values are back", || value(&mut agent, "bad.a") == Ok(1.0));
     assert_eq!(control(&mut agent, "late", "bad"), "0");
+}
+
+/// A source that answers does not wait for the time-outs of all others, although there are fewer threads than sources.
+#[test]
+fn most_sources_hang() {
+    let scene = Scene::new(&["-t", "5s", "--threads", "2"]);
+    let hangs = Server::new(|_| thread::sleep(LIMIT));
+    for number in 0..60 {
+        scene.url(&format!("bad{number}"), &hangs.url("/"));
+    }
+    let good = Server::new(|stream| send(stream, "200 OK", "", b"a 1\n"));
+    scene.url("good", &good.url("/"));
+    let mut agent = scene.start();
+    until("the good one has a value", || value(&mut agent, "good.a") == Ok(1.0));
 }
 
 #[test]
@@ -260,8 +369,30 @@ fn scripts_that_fail() {
         control(&mut agent, "state", "good") == "ready"
     });
     until("the other pauses", || control(&mut agent, "state", "hangs") == "pausing");
-    // Only documents count, and so does what a script that succeeds says.
+    // Only standard output is a document. The error output of a script that succeeds has no effect.
     scene.config("good.sh", "#!/bin/sh\necho oops >&2\necho a 2\n", 0o755);
     until("the new script is run", || value(&mut agent, "good.a") == Ok(2.0));
-    assert!(scene.log().contains("source good says: oops"), "{}", scene.log());
+    assert!(scene.log().contains("source good has written to standard error: oops"), "{}", scene.log());
+}
+
+/// Returns whether a process runs. A zombie has no command line.
+fn runs(pid: &str) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// An agent that is killed cannot end its scripts.
+#[test]
+fn scripts_end_with_an_agent_that_is_killed() {
+    let scene = Scene::new(&["--script-timeout", "10min"]);
+    let path = scene.path("pids");
+    let text = format!("#!/bin/sh\nsleep 1000 &\necho $$ $! >{0}.new\nmv {0}.new {0}\nwait\n", path.display());
+    scene.config("hangs.sh", &text, 0o755);
+    let agent = scene.start();
+    until("the script runs", || path.exists());
+    let pids = fs::read_to_string(path).unwrap();
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    assert!(pids.len() == 2 && pids.iter().all(|pid| runs(pid)), "{pids:?}");
+    let agent_pid = i32::try_from(agent.pid().unwrap()).unwrap();
+    kill(Pid::from_raw(agent_pid), Signal::SIGKILL).unwrap();
+    until("the script and its child have ended", || !pids.iter().any(|pid| runs(pid)));
 }

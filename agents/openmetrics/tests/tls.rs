@@ -9,8 +9,10 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -76,6 +78,8 @@ fn authorities_certificates_and_passwords() {
         ("name", format!("https://127.0.0.2:{port}/\n{}\n{own}", lines(&ca))),
         ("missing", format!("{url}\nAUTHORITIES: {}", scene.path("nothing").display())),
         ("keyless", format!("{url}\n{}\nCERTIFICATE: {}", lines(&ca), client.display())),
+        ("mixed", format!("{url}\nCERTIFICATE: {}\nKEY: {}", client.display(), certificate("server.key").display())),
+        ("empty", format!("{url}\nCERTIFICATE: {}\nKEY: {}", key.display(), key.display())),
     ] {
         scene.url(name, &text);
     }
@@ -90,6 +94,8 @@ fn authorities_certificates_and_passwords() {
         ("anonymous", ""),
         ("missing", "nothing: No such file"),
         ("keyless", "no private key"),
+        ("mixed", "the key is not that of the certificate"),
+        ("empty", "no certificate"),
         ("name", ""),
     ] {
         until("the source has failed", || control(&mut agent, "errors", name).parse::<u64>().is_ok_and(|n| n > 0));
@@ -99,4 +105,30 @@ fn authorities_certificates_and_passwords() {
     }
     let log = scene.log();
     assert!(!log.contains("s3cret") && !log.contains("bWU6"), "{log}");
+}
+
+/// A server that sends its part of the handshake slowly has no more time than another one.
+#[test]
+fn a_handshake_that_trickles() {
+    const BYTES: usize = 2000;
+    let scene = Scene::new(&["-t", "500msec"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sent, sends) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // A record of 16 KiB. Its content counts only once it is complete.
+            let _ = stream.write_all(&[0x16, 3, 3, 0x40, 0]);
+            let written = (0..BYTES).take_while(|_| {
+                thread::sleep(Duration::from_millis(20));
+                stream.write_all(&[0]).is_ok()
+            });
+            let _ = sent.send(written.count());
+        }
+    });
+    scene.url("src", &format!("https://localhost:{port}/"));
+    let mut agent = scene.start();
+    until("the source has failed", || control(&mut agent, "error", "src").contains("no complete answer in time"));
+    assert!(sends.recv_timeout(scene::LIMIT).unwrap() < BYTES);
 }

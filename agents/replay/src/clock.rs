@@ -1,8 +1,8 @@
-//! The time in the archive, from the time of this host.
+//! Converts the time of this host to the time in the archive.
 
 use std::time::{Duration, Instant};
 
-/// Clock of a recording of some length, which it begins anew at the end or stops at.
+/// Clock of a recording with a certain length. At the end it starts over or stops.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     /// Length of the recording from its start to its end.
@@ -10,7 +10,8 @@ pub(crate) struct Clock {
     speed: f64,
     is_paused: bool,
     is_loop: bool,
-    /// Distance from the start at the time `since`, which may be several lengths.
+    /// Duration from the start of the recording to the position at the time `since`. It may be longer than the
+    /// recording if the recording has started over.
     base: Duration,
     since: Instant,
 }
@@ -24,7 +25,7 @@ pub(crate) struct Position {
     pub(crate) offset: Duration,
 }
 
-/// Greatest speed.
+/// Largest speed, in seconds of the recording per second.
 pub(crate) const FASTEST: f64 = 1e6;
 
 impl Clock {
@@ -32,7 +33,7 @@ impl Clock {
         Clock { length, speed: 1.0, is_paused: false, is_loop: false, base: Duration::ZERO, since: now }
     }
 
-    /// Returns the distance from the start, in which a recording that begins anew has been added up.
+    /// Returns the distance from the start. It grows over all rounds of a recording that starts over.
     fn distance(&self, now: Instant) -> Duration {
         if self.is_paused {
             return self.base;
@@ -52,7 +53,7 @@ impl Clock {
         Position { round: u64::try_from(round).unwrap_or(u64::MAX), offset }
     }
 
-    /// Makes the position that of now, before something changes.
+    /// Sets the base to the present position. Called before a setting changes.
     fn rebase(&mut self, now: Instant) {
         (self.base, self.since) = (self.distance(now), now);
         if !self.is_loop {
@@ -79,7 +80,7 @@ impl Clock {
         self.is_paused = false;
     }
 
-    /// Makes the recording begin anew at its end.
+    /// Makes the recording start over at its end.
     pub(crate) fn repeat(&mut self, now: Instant) {
         self.rebase(now);
         self.is_loop = true;

@@ -1,10 +1,10 @@
-//! Agent `replay` serves a recorded host under a live pmcd: dashboards, alarms and rules of pmie(1) can be rehearsed with
-//! last week's incident.
+//! Agent `replay` serves a recorded host under a live pmcd: dashboards, alarms and rules of pmie(1) can be rehearsed
+//! with last week's incident.
 //!
-//! All recorded metrics are below `replay`, in one domain; or, with `--original`, a process serves one recorded domain with
-//! the names, numbers, instance domains, labels and help that it had. `clock` maps the time of this host to that of the
-//! archive, `recording` has the values as of a time: each metric keeps its value until the next record that has one.
-//! `control` exports metrics that show and change position and speed.
+//! All recorded metrics are below `replay`, in one domain; or, with `--original`, a process serves one recorded domain
+//! with the names, numbers, instance domains, labels and help that it had. `clock` maps the time of this host to that
+//! of the archive, `recording` has the values as of a time: each metric keeps its value until the next record that has
+//! one. `control` exports metrics that show and change position and speed.
 
 mod clock;
 mod control;
@@ -12,12 +12,16 @@ mod metrics;
 mod options;
 mod recording;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::time::Instant;
 
 use pcp_archive::{Archive, LabelRecord};
-use pmapi::{Domain, LabelLevel};
+use pcp_pdu::event::Stamp;
+use pmapi::{Domain, InDom, LabelLevel};
 use pmda::clap::{Args as _, Command, FromArgMatches as _};
 use pmda::prelude::*;
+use pmda::tracing::warn;
 use pmda::{Features, LabelSubject};
 
 use clock::Clock;
@@ -33,12 +37,24 @@ pub struct Replay {
     clock: Clock,
     /// Domain that is served with its own numbers; `None` for all domains.
     original: Option<Domain>,
+    /// Why the archive could not be read at the last position.
+    failure: Option<Error>,
+    /// Labels of the instances that were requested last.
+    instance_labels: RefCell<Option<InstanceLabels>>,
+}
+
+/// Labels of the instances of a domain from a time on.
+#[derive(Debug)]
+struct InstanceLabels {
+    indom: InDom,
+    time: Stamp,
+    by_inst: HashMap<u32, LabelSet>,
 }
 
 impl Agent for Replay {
     const NAME: &'static str = "replay";
     const DOMAIN: u16 = options::DOMAIN;
-    // Who may control the replay: what one client stores, all clients see.
+    // The replay is shared by all clients, so the users who may store are restricted.
     const WANTS: Features = Features::AUTHORIZE;
 
     fn options(command: Command) -> Command {
@@ -48,42 +64,51 @@ impl Agent for Replay {
     fn new(setup: &mut Setup) -> Start<Self> {
         options::ask(setup);
         let options = Options::from_arg_matches(setup.options())?;
-        let path = options.archive.as_ref().ok_or("no archive: option -a names one")?;
-        // Cursors borrow the archive, which the process needs as long as it lives.
+        let path = options.archive.as_ref().ok_or("no archive: name one with option -a")?;
+        // Cursors borrow the archive, which the process needs until it ends.
         let archive: &'static Archive = Box::leak(Box::new(Archive::open(path)?));
         let meta = archive.metadata();
         let original = Some(setup.domain()).filter(|_| options.original);
+        let control = match original {
+            Some(domain) => format!("{}.domain{}", setup.name(), domain.get()),
+            None => format!("{}.control", setup.name()),
+        };
         let metrics = match original {
-            Some(domain) => Metrics::original(meta, domain),
-            None => Metrics::all(meta, setup.name()),
+            Some(domain) => Metrics::original(meta, domain, &control),
+            None => Metrics::all(meta, setup.name(), &control),
         };
         if metrics.by_pmid.is_empty() {
             let mut domains: Vec<u16> = meta.descs().map(|(pmid, _)| pmid.domain().get()).collect();
             domains.dedup();
-            return Err(format!("{}: no metrics to serve; it has domains {domains:?}", path.display()).into());
+            return Err(format!(
+                "{}: the archive has no metrics to serve; its domains are {domains:?}",
+                path.display()
+            )
+            .into());
         }
         metrics.declare(meta, setup);
-        let prefix = match original {
-            Some(domain) => format!("{}.domain{}", setup.name(), domain.get()),
-            None => format!("{}.control", setup.name()),
-        };
-        control::declare(setup, &prefix, metrics.control);
+        control::declare(setup, &control, metrics.control);
         let recording = Recording::new(archive, &metrics)?;
-        let now = Instant::now();
-        let mut clock = Clock::new(recording.length(), now);
-        clock.set_offset(options.start.unwrap_or_default(), now);
+        let (now, length, offset) = (Instant::now(), recording.length(), options.start.unwrap_or_default());
+        if offset > length {
+            warn!(
+                "--start is after the end of the recording, which is {length:?} long: the values at its end are shown"
+            );
+        }
+        let mut clock = Clock::new(length, now);
+        clock.set_offset(offset, now);
         clock.set_speed(options.speed, now);
         if options.repeat {
             clock.repeat(now);
         }
-        Ok(Replay { metrics, recording, clock, original })
+        Ok(Replay { metrics, recording, clock, original, failure: None, instance_labels: RefCell::new(None) })
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         match request {
-            Request::Fetch(_) | Request::Labels | Request::Store => self.go()?,
+            Request::Fetch(_) => self.go(),
             Request::Instance(serial) | Request::InDomLabels(serial) | Request::InstanceLabels(serial) => {
-                self.go()?;
+                self.go();
                 if let Some(indom) = self.metrics.indom(serial) {
                     self.recording.update_instances(indom);
                 }
@@ -128,8 +153,20 @@ impl Agent for Replay {
         let time = self.recording.time(self.clock.position(Instant::now()));
         let meta = self.recording.archive().metadata();
         let record = meta.labels(LabelLevel::Instances, indom.word(), time).ok().flatten();
-        let set = record.and_then(|record| record.sets().find(|set| set.inst == inst.word())?.label_set().ok());
-        Ok(set.unwrap_or_default())
+        let Some(record) = record else { return Ok(LabelSet::new()) };
+        let mut kept = self.instance_labels.borrow_mut();
+        // A search for each instance would be slow in a large domain.
+        let kept = match kept.take() {
+            Some(known) if (known.indom, known.time) == (indom, record.time) => kept.insert(known),
+            _ => {
+                let mut by_inst = HashMap::new();
+                for set in record.sets() {
+                    by_inst.entry(set.inst).or_insert_with(|| set.label_set().unwrap_or_default());
+                }
+                kept.insert(InstanceLabels { indom, time: record.time, by_inst })
+            }
+        };
+        Ok(kept.by_inst.get(&inst.word()).cloned().unwrap_or_default())
     }
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
@@ -138,9 +175,21 @@ impl Agent for Replay {
         }
         let pmid = *self.metrics.by_item.get(&item).ok_or(Error::PMID)?;
         let served = self.metrics.by_pmid.get(&pmid).ok_or(Error::PMID)?;
-        self.recording.values(pmid, served.desc.ty, |inst, atom| match inst {
-            Some(inst) if served.desc.indom.is_some() => out.put_inst(inst, atom),
-            _ => out.put(atom),
+        if let Some(failure) = self.failure.filter(|_| !self.recording.has(pmid)) {
+            return Err(failure);
+        }
+        let mut has_value = false;
+        // An archive may have any instances, and values of any encoding: one of them must not cost the others.
+        self.recording.values(pmid, served.desc.ty, |inst, atom| match (inst, served.desc.indom) {
+            (Some(inst), Some(_)) => match atom {
+                Ok(atom) => out.put_inst(inst, atom),
+                Err(e) => {
+                    out.fail_inst(inst, e);
+                    Ok(())
+                }
+            },
+            (_, None) if !std::mem::replace(&mut has_value, true) => out.put(atom?),
+            _ => Ok(()),
         })
     }
 
@@ -150,13 +199,20 @@ impl Agent for Replay {
 }
 
 impl Replay {
-    /// Moves to the position of now. What cannot be read leaves the values as they are.
-    fn go(&mut self) -> Result {
+    /// Moves to the present position. After a failure to read, metrics have no values, but requests are answered.
+    fn go(&mut self) {
         let position = self.clock.position(Instant::now());
-        self.recording.go(position).map_err(|e| match e.code() {
-            // pmcd would take some codes for failures of this agent.
+        let Err(e) = self.recording.go(position) else {
+            self.failure = None;
+            return;
+        };
+        if self.failure.is_none() {
+            warn!("{e}: metrics have no values until the next record that has one");
+        }
+        self.failure = Some(match e.code() {
+            // pmcd would take these codes for failures of this agent.
             Error::IPC | Error::TIMEOUT => Error::AGAIN,
             code => code,
-        })
+        });
     }
 }

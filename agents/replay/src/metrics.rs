@@ -1,11 +1,12 @@
 //! Metrics of the archive, and the numbers that they have in this agent.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pcp_archive::{Metadata, TextLevel};
 use pmapi::{Desc, Domain, InDom, PmId, Semantics, Type};
 use pmda::Setup;
 use pmda::prelude::{InDomDef, Item, MetricDef, Serial};
+use pmda::tracing::warn;
 
 /// Metric that is served.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct Served {
     pub(crate) item: Item,
 }
 
-/// Metrics by their number in this agent and in the archive, and instance domains.
+/// Metrics by their number in this agent and in the archive, and their instance domains.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) by_item: HashMap<Item, PmId>,
@@ -30,12 +31,13 @@ const ITEMS: u32 = 1024;
 const CLUSTERS: u16 = 4096;
 
 impl Metrics {
-    /// Takes the metrics of one domain with their numbers.
-    pub(crate) fn original(meta: &Metadata, domain: Domain) -> Metrics {
+    /// Selects the metrics of one domain, with their own numbers. The control metrics are below `control`.
+    pub(crate) fn original(meta: &Metadata, domain: Domain, control: &str) -> Metrics {
         let mut metrics = Metrics::default();
         let mut used = BTreeSet::new();
-        for (name, desc) in named(meta).filter(|(_, desc)| desc.pmid.domain() == domain) {
-            // A domain of another agent, as derived metrics have it, is not to be had here.
+        let named = named(meta).filter(|(_, desc)| desc.pmid.domain() == domain).collect();
+        for (name, desc) in without_conflicts(named, control) {
+            // An instance domain of another agent, which derived metrics may have, is not available in this one.
             if desc.indom.is_some_and(|indom| indom.domain() != domain) {
                 continue;
             }
@@ -47,18 +49,20 @@ impl Metrics {
         metrics
     }
 
-    /// Takes the metrics of all domains below a prefix, with numbers in their order.
-    pub(crate) fn all(meta: &Metadata, prefix: &str) -> Metrics {
+    /// Selects the metrics of all domains, below a prefix. Numbers are assigned in their order. The control metrics are
+    /// below `control`.
+    pub(crate) fn all(meta: &Metadata, prefix: &str, control: &str) -> Metrics {
         let mut metrics = Metrics::default();
         let mut serials: BTreeMap<InDom, Serial> = BTreeMap::new();
-        for (at, (name, desc)) in (0..).zip(named(meta)) {
+        let named = named(meta).map(|(name, desc)| (format!("{prefix}.{name}"), desc)).collect();
+        for (at, (name, desc)) in (0..).zip(without_conflicts(named, control)) {
             let cluster = u16::try_from(at / ITEMS + 1).ok().filter(|cluster| *cluster < CLUSTERS);
             let Some(cluster) = cluster else { break };
             if let Some(indom) = desc.indom {
                 let next = Serial::new(serials.len() as u32);
                 metrics.indoms.insert(*serials.entry(indom).or_insert(next), indom);
             }
-            metrics.add(format!("{prefix}.{name}"), desc, Item::new(cluster, (at % ITEMS) as u16));
+            metrics.add(name, desc, Item::new(cluster, (at % ITEMS) as u16));
         }
         metrics
     }
@@ -93,7 +97,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the instance domain of the archive, if it is served.
+    /// Returns the instance domain in the archive, if it is served.
     pub(crate) fn indom(&self, serial: Serial) -> Option<InDom> {
         self.indoms.get(&serial).copied()
     }
@@ -109,14 +113,37 @@ impl Metrics {
 fn named(meta: &Metadata) -> impl Iterator<Item = (String, Desc)> + '_ {
     meta.descs().filter_map(|(pmid, _)| {
         let desc = meta.desc(pmid).ok().filter(|desc| desc.ty != Type::NoSupport)?;
-        // An agent's metric has one name: of several, the shortest.
+        // A metric of an agent has one name. If the archive has several, this is the shortest.
         let names = meta.names().names(pmid).filter_map(|name| String::from_utf8(name.to_vec()).ok());
         let name = names.filter(|name| is_name(name)).min_by_key(String::len)?;
         Some((name, desc))
     })
 }
 
-/// Returns whether a name space can have a name. An archive may have any.
+/// Leaves out metrics whose names an agent cannot have: a name space has no metrics below a metric, and those below
+/// `control` are the agent's own. An archive may have any names.
+fn without_conflicts(named: Vec<(String, Desc)>, control: &str) -> Vec<(String, Desc)> {
+    let own = format!("{control}.");
+    let inner: HashSet<&str> = named.iter().flat_map(|(name, _)| parents(name)).chain(parents(&own)).collect();
+    let fits = |name: &str| !name.starts_with(&own) && !inner.contains(name);
+    let mut fitting = named.iter().map(|(name, _)| fits(name)).collect::<Vec<_>>().into_iter();
+    let (kept, left): (Vec<_>, Vec<_>) = named.into_iter().partition(|_| fitting.next().unwrap_or(false));
+    if let Some((name, _)) = left.first() {
+        warn!(
+            "{} of the recorded metrics are not served, of which the first is {name}: other metrics are below them, or \
+             they have names of this agent's control metrics",
+            left.len()
+        );
+    }
+    kept
+}
+
+/// Iterates over the inner nodes of the name space above a name.
+fn parents(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('.').filter_map(|(at, _)| name.get(..at))
+}
+
+/// Returns whether a name is valid in a name space. An archive may have any bytes.
 fn is_name(name: &str) -> bool {
     name.split('.').all(|part| {
         part.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -130,4 +157,23 @@ fn utf8(text: &[u8]) -> String {
 
 fn one_line(text: String) -> String {
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pmapi::Units;
+
+    #[test]
+    fn names_that_an_agent_cannot_have() {
+        let names = ["a", "a.b", "a.b.c", "a.bc", "control.speed", "control", "controls.x", "control.x.y"];
+        let desc = |item: u32| {
+            let pmid = PmId::from_word(60 << 22 | item).unwrap();
+            Desc { pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units: Units::NONE }
+        };
+        let named = (0..).zip(names).map(|(item, name)| (name.to_owned(), desc(item))).collect();
+        let kept = without_conflicts(named, "control");
+        let kept: Vec<&str> = kept.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(kept, ["a.b.c", "a.bc", "controls.x"]);
+    }
 }

@@ -13,7 +13,7 @@ pub(crate) const DOMAIN: u16 = 405;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Archive: its base name, or a list of archives of one host with commas between
+    /// Archive: its base name, or a list of archives of one host, separated by commas
     #[arg(short = 'a', long, value_name = "ARCHIVE")]
     pub(crate) archive: Option<PathBuf>,
 
@@ -22,14 +22,14 @@ pub(crate) struct Options {
     pub(crate) original: bool,
 
     /// Speed: seconds of the recording in a second
-    #[arg(long, value_name = "N", default_value = "1", value_parser = speed)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = speed, allow_negative_numbers = true)]
     pub(crate) speed: f64,
 
     /// Where to begin, as the time after the start of the recording, such as 2hours
-    #[arg(long, value_name = "TIME", value_parser = interval)]
+    #[arg(long, value_name = "TIME", value_parser = interval, allow_negative_numbers = true)]
     pub(crate) start: Option<Duration>,
 
-    /// Begin anew at the end; counters go on
+    /// At the end, start over; counters continue
     #[arg(long = "loop")]
     pub(crate) repeat: bool,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Options {
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(speed) if is_speed(speed) => Ok(speed),
-        _ => Err(format!("a number over 0, at most {FASTEST}")),
+        _ => Err(format!("not a number above 0 and up to {FASTEST}")),
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn is_speed(speed: f64) -> bool {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    pmapi::interval::parse(text).map_err(|e| e.to_string())
+    pmapi::interval::parse(text).map_err(|_| "not a time such as 2hours or 10min".to_owned())
 }
 
 /// Declares the options that Install asks for.

@@ -12,10 +12,11 @@ use pmda::prelude::Instances;
 use crate::clock::Position;
 use crate::metrics::Metrics;
 
-/// Records that are searched for the values as of a time.
+/// Number of records that are searched for the values as of a time.
 const SEARCHED: usize = 500;
-/// Rounds of the recording that are added up one by one.
-const ROUNDS: u64 = 10;
+/// Number of bytes of records after which the search ends too: pmcd waits for a few seconds only, and the archive may be
+/// compressed.
+const SEARCHED_BYTES: usize = 64 << 20;
 
 /// Value with its memory.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,7 +40,7 @@ impl Held {
         }
     }
 
-    /// Decodes the value. Archives of old have floats in place, and blocks without a type.
+    /// Decodes the value. Old archives have floats in place, and blocks without a type.
     fn atom(&self, ty: Type) -> Result<Atom<'_>, Error> {
         match (self.raw(), ty) {
             (RawValue::InSitu(word), Type::Float) => Ok(Atom::Float(f32::from_bits(word))),
@@ -58,7 +59,7 @@ type Key = (PmId, Option<Inst>);
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     list: Vec<(Inst, String)>,
-    /// Times between which they are these.
+    /// Start and end of the time in which the domain has these instances.
     from: Option<Stamp>,
     until: Option<Stamp>,
 }
@@ -88,10 +89,20 @@ pub(crate) struct Recording {
     instances: HashMap<InDom, Named>,
     /// Position of the values; `None` before the first request.
     position: Option<Position>,
-    /// What is added to each counter since the recording has begun anew.
+    /// Amount added to each counter because the recording has started over.
     carried: HashMap<Key, Atom<'static>>,
-    /// Last values of counters before the recording has begun anew.
+    /// Last values of counters before the recording started over.
     ended: HashMap<Key, Atom<'static>>,
+    /// Values as of the end and the start of the recording, which do not change. `None` before the recording has started
+    /// over.
+    edges: [Option<HashMap<PmId, Readings>>; 2],
+}
+
+/// Edges of the recording.
+#[derive(Clone, Copy)]
+enum Edge {
+    End,
+    Start,
 }
 
 pub(crate) fn plus(time: Stamp, by: Duration) -> Stamp {
@@ -100,23 +111,22 @@ pub(crate) fn plus(time: Stamp, by: Duration) -> Stamp {
     Stamp { seconds: time.seconds.saturating_add(seconds), nanoseconds: nanoseconds % 1_000_000_000 }
 }
 
-/// Returns the time from one stamp to a later one.
+/// Returns the time from one stamp to a later one; 0 to an earlier one.
 fn between(from: Stamp, to: Stamp) -> Duration {
-    let nanoseconds = |time: Stamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
-    u64::try_from(nanoseconds(to) - nanoseconds(from)).map(Duration::from_nanos).unwrap_or_default()
+    const SECOND: i128 = 1_000_000_000;
+    let nanoseconds = |time: Stamp| i128::from(time.seconds) * SECOND + i128::from(time.nanoseconds);
+    let total = (nanoseconds(to) - nanoseconds(from)).max(0);
+    // The times have 64 bits, and the rest is below a second.
+    Duration::new(u64::try_from(total / SECOND).unwrap_or(u64::MAX), (total % SECOND) as u32)
 }
 
 impl Recording {
-    /// Opens an archive for the metrics that are served. It stays open as long as the process lives.
+    /// Opens an archive for the metrics that are served. It stays open until the process ends.
     ///
     /// # Errors
-    /// Those of [`Archive::end`].
+    /// Errors of [`Archive::end`].
     pub(crate) fn new(archive: &'static Archive, metrics: &Metrics) -> Result<Recording, ArchiveError> {
         let meta = archive.metadata();
-        let counter = |(pmid, served): (&PmId, &crate::metrics::Served)| {
-            let is_counter = served.desc.semantics == Semantics::Counter && served.desc.ty.is_numeric();
-            is_counter.then_some((*pmid, served.desc.ty))
-        };
         Ok(Recording {
             archive,
             cursor: archive.cursor(),
@@ -124,12 +134,20 @@ impl Recording {
             start: archive.label().start,
             end: archive.end()?,
             wanted: metrics.by_pmid.keys().copied().collect(),
-            counters: metrics.by_pmid.iter().filter_map(counter).collect(),
+            counters: metrics
+                .by_pmid
+                .iter()
+                .filter_map(|(pmid, served)| {
+                    let is_counter = served.desc.semantics == Semantics::Counter && served.desc.ty.is_numeric();
+                    is_counter.then_some((*pmid, served.desc.ty))
+                })
+                .collect(),
             values: HashMap::new(),
             instances: HashMap::new(),
             position: None,
             carried: HashMap::new(),
             ended: HashMap::new(),
+            edges: [None, None],
         })
     }
 
@@ -147,25 +165,53 @@ impl Recording {
         self.archive
     }
 
-    /// Moves to a position.
+    /// Moves to a position. After an error, only metrics in records after the damage have values.
     ///
     /// # Errors
-    /// Those of [`Cursor::backward`].
+    /// Errors of [`Cursor::backward`].
     pub(crate) fn go(&mut self, to: Position) -> Result<(), ArchiveError> {
         let from = self.position.replace(to);
-        let mut since = from.map(|from| self.time(from));
-        if let Some(from) = from.filter(|from| from.round < to.round) {
-            for _ in from.round..to.round.min(from.round + ROUNDS) {
-                self.collect(since, self.end)?;
-                self.finish_round();
-                self.collect(None, self.start)?;
-                since = Some(self.start);
+        let (mut since, mut outcome) = (from.map(|from| self.time(from)), Ok(()));
+        if let Some(rounds) = from.and_then(|from| to.round.checked_sub(from.round)).filter(|rounds| *rounds > 0) {
+            outcome = outcome.and(self.go_to_edge(Edge::End)).and(self.start_over());
+            if rounds > 1 {
+                let before = self.carried.clone();
+                outcome = outcome.and(self.go_to_edge(Edge::End)).and(self.start_over());
+                // Every other round adds as much.
+                self.add_rounds(&before, rounds - 2);
             }
+            since = Some(self.start);
         }
-        self.collect(since, self.time(to))
+        outcome.and(self.collect(since, self.time(to)))
     }
 
-    /// Notes the values at the end, which the counters go on from.
+    /// Goes from the end of the recording to its start.
+    fn start_over(&mut self) -> Result<(), ArchiveError> {
+        self.finish_round();
+        self.go_to_edge(Edge::Start)
+    }
+
+    /// Adds to each counter so many times what the last round has added since `before`.
+    fn add_rounds(&mut self, before: &HashMap<Key, Atom<'static>>, rounds: u64) {
+        for (key, carried) in &mut self.carried {
+            let more = before.get(key).and_then(|before| times(minus(*carried, *before)?, rounds));
+            *carried = more.and_then(|more| add(*carried, more)).unwrap_or(*carried);
+        }
+    }
+
+    /// Collects the values as of an edge of the recording. They are read once.
+    fn go_to_edge(&mut self, edge: Edge) -> Result<(), ArchiveError> {
+        if let Some(values) = self.edges.get(edge as usize).cloned().flatten() {
+            values.iter().for_each(|(pmid, readings)| self.carry_on(*pmid, readings));
+            self.values = values;
+            return Ok(());
+        }
+        self.collect(None, if let Edge::End = edge { self.end } else { self.start })?;
+        self.edges[edge as usize] = Some(self.values.clone());
+        Ok(())
+    }
+
+    /// Stores the values at the end, from which the counters continue.
     fn finish_round(&mut self) {
         for (pmid, ty) in &self.counters {
             for (inst, held) in self.values.get(pmid).into_iter().flatten().flatten() {
@@ -177,7 +223,8 @@ impl Recording {
         }
     }
 
-    /// Takes the latest values as of a time: from the records since another one, or from as many as are needed.
+    /// Collects the latest values as of a time: from the records since `from`, or without it from as many records as
+    /// needed.
     fn collect(&mut self, from: Option<Stamp>, to: Stamp) -> Result<(), ArchiveError> {
         let from = from.filter(|from| *from <= to);
         if from.is_none() {
@@ -185,6 +232,21 @@ impl Recording {
         }
         self.cursor.seek(to);
         let mut seen: HashMap<PmId, Readings> = HashMap::new();
+        let outcome = self.search(from, &mut seen);
+        if outcome.is_err() {
+            // What follows the values before a damaged record is unknown.
+            self.values.clear();
+        }
+        for (pmid, readings) in seen {
+            self.carry_on(pmid, &readings);
+            self.values.insert(pmid, readings);
+        }
+        outcome
+    }
+
+    /// Searches the records before the cursor, back to a time.
+    fn search(&mut self, from: Option<Stamp>, seen: &mut HashMap<PmId, Readings>) -> Result<(), ArchiveError> {
+        let mut left = SEARCHED_BYTES;
         for _ in 0..SEARCHED {
             let Some(record) = self.cursor.backward()? else { break };
             if from.is_some_and(|from| record.time <= from) {
@@ -198,18 +260,15 @@ impl Recording {
                 let Some(pmid) = set.pmid.filter(|pmid| self.wanted.contains(pmid)) else { continue };
                 seen.entry(pmid).or_insert_with(|| readings(&set));
             }
-            if seen.len() >= self.wanted.len() {
+            left = left.saturating_sub(record.len);
+            if seen.len() >= self.wanted.len() || left == 0 {
                 break;
             }
-        }
-        for (pmid, readings) in seen {
-            self.carry_on(pmid, &readings);
-            self.values.insert(pmid, readings);
         }
         Ok(())
     }
 
-    /// Makes counters that have begun anew go on from their last values.
+    /// Makes counters continue from their last values after the recording has started over.
     fn carry_on(&mut self, pmid: PmId, readings: &Readings) {
         let Some(ty) = self.counters.get(&pmid).filter(|_| !self.ended.is_empty()) else { return };
         for (inst, held) in readings.iter().flatten() {
@@ -219,7 +278,12 @@ impl Recording {
         }
     }
 
-    /// Calls `put` for each value of a metric.
+    /// Returns whether a metric has values, or a recorded error.
+    pub(crate) fn has(&self, pmid: PmId) -> bool {
+        self.values.contains_key(&pmid)
+    }
+
+    /// Calls `put` for each value of a metric, with an error for one that is not encoded as the metric's type requires.
     ///
     /// # Errors
     /// The error that is recorded in place of values, and those of `put`.
@@ -227,13 +291,15 @@ impl Recording {
         &self,
         pmid: PmId,
         ty: Type,
-        mut put: impl FnMut(Option<Inst>, Atom<'_>) -> Result<(), Error>,
+        mut put: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(readings) = self.values.get(&pmid) else { return Ok(()) };
         for (inst, held) in readings.as_ref().map_err(|e| *e)? {
-            let atom = held.atom(ty)?;
-            let carried = self.carried.get(&(pmid, *inst)).and_then(|more| add(atom, *more));
-            put(*inst, carried.unwrap_or(atom))?;
+            let atom = held.atom(ty).map(|atom| {
+                let carried = self.carried.get(&(pmid, *inst)).and_then(|more| add(atom, *more));
+                carried.unwrap_or(atom)
+            });
+            put(*inst, atom)?;
         }
         Ok(())
     }
@@ -272,7 +338,7 @@ fn readings(set: &ValueSet<'_>) -> Readings {
     }
 }
 
-/// Returns a number without what it borrows.
+/// Returns a number without borrowed data, or `None` for other values.
 fn number(atom: Atom<'_>) -> Option<Atom<'static>> {
     Some(match atom {
         Atom::I32(v) => Atom::I32(v),
@@ -294,6 +360,19 @@ fn add(a: Atom<'_>, b: Atom<'_>) -> Option<Atom<'static>> {
         (Atom::U64(a), Atom::U64(b)) => Atom::U64(a.wrapping_add(b)),
         (Atom::Float(a), Atom::Float(b)) => Atom::Float(a + b),
         (Atom::Double(a), Atom::Double(b)) => Atom::Double(a + b),
+        _ => return None,
+    })
+}
+
+/// Multiplies a number; integers wrap.
+fn times(a: Atom<'_>, by: u64) -> Option<Atom<'static>> {
+    Some(match a {
+        Atom::I32(v) => Atom::I32(v.wrapping_mul(by as i32)),
+        Atom::U32(v) => Atom::U32(v.wrapping_mul(by as u32)),
+        Atom::I64(v) => Atom::I64(v.wrapping_mul(by as i64)),
+        Atom::U64(v) => Atom::U64(v.wrapping_mul(by)),
+        Atom::Float(v) => Atom::Float(v * by as f32),
+        Atom::Double(v) => Atom::Double(v * by as f64),
         _ => return None,
     })
 }
@@ -326,7 +405,8 @@ mod tests {
         Stamp { seconds: seconds.into(), nanoseconds: 0 }
     }
 
-    /// Writes a counter that is twice the seconds from 100 to 110, of one instance, and of another one from 105 on.
+    /// Writes a counter at each second from 100 to 110, whose value is twice the second. It has one instance, and from
+    /// 105 on two.
     fn recording(dir: &std::path::Path) -> Recording {
         let mut writer = Create::new("host").create(dir.join("a")).unwrap();
         let indom = InDom::from_word(60 << 22 | 1).unwrap();
@@ -348,19 +428,30 @@ mod tests {
         }
         writer.finish().unwrap();
         let archive: &'static Archive = Box::leak(Box::new(Archive::open(dir.join("a")).unwrap()));
-        let metrics = Metrics::original(archive.metadata(), Domain::new(60).unwrap());
+        let metrics = Metrics::original(archive.metadata(), Domain::new(60).unwrap(), "replay.domain60");
         Recording::new(archive, &metrics).unwrap()
     }
 
     fn values(recording: &mut Recording, round: u64, seconds: u64) -> Vec<u32> {
         recording.go(Position { round, offset: Duration::from_secs(seconds) }).unwrap();
         let mut found = Vec::new();
-        let put = |_, atom: Atom<'_>| {
-            found.extend(u32::try_from(atom));
+        let put = |_, atom: Result<Atom<'_>, Error>| {
+            found.extend(u32::try_from(atom?));
             Ok(())
         };
         recording.values(pmid(1), Type::U32, put).unwrap();
         found
+    }
+
+    #[test]
+    fn recordings_of_any_length() {
+        let seconds = |seconds| Stamp { seconds, nanoseconds: 0 };
+        assert_eq!(between(seconds(0), seconds(1 << 62)), Duration::from_secs(1 << 62));
+        assert_eq!(between(seconds(i64::MIN), seconds(i64::MAX)), Duration::from_secs(u64::MAX));
+        assert_eq!(between(seconds(5), seconds(4)), Duration::ZERO);
+        let odd = Stamp { seconds: 7, nanoseconds: 4_000_000_000 };
+        assert_eq!(between(seconds(7), odd), Duration::from_secs(4));
+        assert_eq!(plus(odd, Duration::from_secs(u64::MAX)).seconds, i64::MAX);
     }
 
     #[test]
@@ -373,11 +464,17 @@ mod tests {
         assert_eq!(values(&mut recording, 0, 7), [214, 214]);
         // The end was 220, and the start is 200.
         assert_eq!(values(&mut recording, 1, 3), [226]);
-        // The other instance goes on from 220 when it is there again.
+        // The other instance continues from 220 when it reappears.
         assert_eq!(values(&mut recording, 1, 5), [230, 220]);
         assert_eq!(values(&mut recording, 3, 4), [268]);
-        // A position that a client has stored begins no round.
+        // A position that a client has stored does not start a round.
         assert_eq!(values(&mut recording, 3, 1), [262]);
+        // Between two requests there may be any number of rounds.
+        for round in [4, 6, 9, 50, 1_000_000, 1_000_001] {
+            assert_eq!(values(&mut recording, round, 4), [208 + 20 * round as u32]);
+        }
+        // The counter has wrapped.
+        assert_eq!(values(&mut recording, u64::MAX, 4), [208_u32.wrapping_sub(20)]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The agent over a pipe and under a real pmcd, with archives of PCP's tests.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -118,6 +118,85 @@ fn all_domains_below_a_name() {
     assert_eq!(agent.value(control(5)).unwrap(), Atom::Double(100.0));
 }
 
+/// A damaged record makes values missing, but not wrong. The control metrics keep their values.
+#[test]
+fn a_damaged_record_leaves_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("a");
+    write(&base);
+    let volume = dir.path().join("a.0");
+    let mut bytes = std::fs::read(&volume).unwrap();
+    // A record has its length at both ends, and its time after the first length.
+    let mut records = vec![0];
+    while let Some(len) = bytes.get(records[records.len() - 1]..).and_then(|rest| rest.first_chunk()) {
+        records.push(records[records.len() - 1] + u32::from_be_bytes(*len) as usize);
+    }
+    let middle = records.len() / 2;
+    bytes[records[middle] + 16..records[middle + 1] - 4].fill(0xff);
+    std::fs::write(&volume, bytes).unwrap();
+    let mut agent = start(&base, &["-d", "60", "--original", "--open-control"]);
+    let control = |item: u32| pmid(60, 4095 << 10 | item);
+    agent.store(control(2), None, Atom::U32(1)).unwrap();
+    let mut lost = Vec::new();
+    for second in [10_u32, 90, 47, 48, 49, 50, 51, 52, 10, 51, 50, 49, 48, 20] {
+        agent.store(control(0), None, Atom::Double(second.into())).unwrap();
+        assert_eq!(agent.value(control(0)).unwrap(), Atom::Double(second.into()));
+        let text = second.to_string();
+        match agent.value(pmid(60, 6)) {
+            Ok(value) => assert_eq!(value, Atom::String(text.as_bytes()), "{second}"),
+            Err(e) => {
+                assert_eq!(e.code(), pmapi::Error::LOGREC, "{second}");
+                lost.push(second);
+            }
+        }
+    }
+    assert!(!lost.is_empty() && lost.iter().all(|second| (48..=52).contains(second)), "{lost:?}");
+    // The agent has the files open.
+    std::fs::remove_file(volume).unwrap();
+    agent.store(control(0), None, Atom::Double(30.0)).unwrap();
+    assert_eq!(agent.value(pmid(60, 6)).unwrap(), Atom::String(b"30"));
+}
+
+/// Metrics below another metric, names of control metrics, and instances that the domain does not have.
+#[test]
+fn archives_with_any_names_and_instances() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("a");
+    let mut writer = Create::new("recorded").create(&base).unwrap();
+    let time = Stamp { seconds: 1_700_000_000, nanoseconds: 0 };
+    let named = [("a", None), ("a.b", Some(indom())), ("control.speed", None), ("c", None)];
+    let descs: Vec<_> = (0..).zip(named).map(|(at, (_, indom))| desc(pmid(60, at), Type::U32, indom)).collect();
+    for (desc, (name, _)) in descs.iter().zip(named) {
+        writer.metric(&(*desc).into(), &[name.as_bytes()]).unwrap();
+    }
+    writer.instances(time, indom(), &[(Inst::new(3), b"sda"), (Inst::new(4), b"sdb")]).unwrap();
+    let labels = LabelSet::one("disk", "three").unwrap();
+    writer.labels(time, (LabelLevel::Instances, indom().word()), &[(Some(Inst::new(3)), &labels)]).unwrap();
+    let mut values = ResultWriter::new();
+    values.begin();
+    for desc in &descs {
+        values.begin_set(Some(desc.pmid));
+        for (inst, value) in [(Some(3), 1), (None, 2), (Some(9), 3)] {
+            values.push(inst.map(Inst::new), Type::U32, Atom::U32(value)).unwrap();
+        }
+        values.end_set(Ok(()));
+    }
+    writer.values(time, &mut values).unwrap();
+    writer.finish().unwrap();
+    let mut agent = start(&base, &[]);
+    let item = |at: u32| PmId::from_word(405 << 22 | 1 << 10 | at).unwrap();
+    let found = agent.values(item(0)).unwrap();
+    let found: Vec<_> = found.iter().map(|(inst, value)| (inst.unwrap().word(), value)).collect();
+    assert_eq!(found, [(3, Atom::U32(1)), (9, Atom::U32(3))]);
+    let labels = agent.labels(LabelTarget::Instances(InDom::from_word(405 << 22))).unwrap();
+    let labels: Vec<_> = labels.iter().map(|(_, set)| set.as_ref().unwrap().json()).collect();
+    assert_eq!(labels[0], "{\"disk\":\"three\"}");
+    assert!(labels.get(1).is_none_or(|set| !set.contains("disk")), "{labels:?}");
+    assert_eq!(agent.value(item(1)).unwrap(), Atom::U32(1));
+    assert!(agent.desc(item(2)).is_err());
+    assert_eq!(agent.value(pmid(405, 1)).unwrap(), Atom::Double(1.0));
+}
+
 fn written(args: &[&str], dir: &Path) -> String {
     let output = Command::new(BINARY).args(args).arg("--write-pmda").arg(dir).output().unwrap();
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -131,10 +210,13 @@ fn what_it_cannot_serve() {
     let archive = base.to_str().unwrap();
     let to = dir.path().join("pmda");
     for (args, reason) in [
-        (&[][..], "no archive: option -a names one"),
+        (&[][..], "no archive: name one with option -a"),
         (&["-a", "/nonexistent/x"], "No such file or directory"),
-        (&["-a", archive, "--original", "-d", "62"], "no metrics to serve; it has domains [60, 61]"),
-        (&["-a", archive, "--speed", "0"], "a number over 0"),
+        (&["-a", archive, "--original", "-d", "62"], "the archive has no metrics to serve; its domains are [60, 61]"),
+        (&["-a", archive, "--speed", "0"], "not a number above 0"),
+        (&["-a", archive, "--speed", "-1"], "not a number above 0"),
+        (&["-a", archive, "--start", "-1"], "not a time such as 2hours"),
+        (&["-a", archive, "--start", "yesterday"], "not a time such as 2hours"),
     ] {
         let said = written(args, &to);
         assert!(said.contains(reason), "{args:?}: {said}");
@@ -150,7 +232,7 @@ fn names(archive: &Path, domain: u16, dir: &Path) -> PathBuf {
     to.join("pmns")
 }
 
-/// A dashboard sees the recorded host: descriptors, texts and values as PCP's tools have them from the archive.
+/// A dashboard sees the recorded host: descriptors, texts and values are those that PCP's tools read from the archive.
 #[test]
 #[ignore = "needs PCP"]
 fn an_archive_of_the_testsuite_under_pmcd() {
@@ -164,12 +246,13 @@ fn an_archive_of_the_testsuite_under_pmcd() {
     let mut domains: Vec<u16> = descs().map(|(pmid, _)| pmid.domain().get()).collect();
     domains.dedup();
     for domain in &domains {
-        let arguments = ["-a", archive.to_str().unwrap(), "--original", "--start", "1000hours", "-l", "replay.log"];
+        let path = testkit::one_word(&archive);
+        let arguments = ["-a", path.to_str().unwrap(), "--original", "--start", "1000hours", "-l", "replay.log"];
         let agent = Agent::new(&format!("replay{domain}"), *domain, BINARY);
         builder = builder.agent(agent.pmns(&names(&archive, *domain, dir.path())).args(arguments));
     }
     let pmcd = builder.start();
-    // Of several names, the agent has the shortest.
+    // Of several names, the agent has the shortest one.
     let all =
         recorded.metadata().descs().map(|(pmid, _)| recorded.metadata().names().names(pmid).min_by_key(|n| n.len()));
     let names: Vec<String> = all.map(|name| String::from_utf8(name.unwrap().to_vec()).unwrap()).collect();
@@ -186,7 +269,7 @@ fn an_archive_of_the_testsuite_under_pmcd() {
         let pmid = recorded.metadata().names().pmid(name.as_bytes()).unwrap();
         let line = recorded.metadata().text(pmid, TextLevel::OneLine).is_ok();
         let (live, archived) = (metadata("live", name), metadata("archive", name));
-        // Without a text, pminfo says why.
+        // If there is no text, pminfo prints the reason.
         let desc =
             |text: &str| text.lines().filter(|l| line || !l.contains(name)).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(desc(&live), desc(&archived));

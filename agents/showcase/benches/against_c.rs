@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use driver::{Contest, Goal, Home, Program, Requests, Shape};
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pmapi::Inst;
 
 const DOMAIN: u16 = 400;
@@ -74,7 +74,7 @@ fn domains(mut contest: Contest<'_>, instances: u32) {
 
     let ten: Vec<Inst> = (0..10).map(|i| Inst::new(i * (instances / 10) + 7)).collect();
     let mut profile = Profile::default();
-    profile.set(requests.indom(0), State::Exclude, &ten);
+    profile.set(requests.indom(0), ProfileState::Exclude, &ten);
     contest.profile(driver::encode(|out| profile.encode(out, 0, 0)));
     contest.agree(&fetch(CACHED, 0));
     // The time that C takes grows with the domain.

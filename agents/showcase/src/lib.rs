@@ -58,8 +58,8 @@ pub struct Showcase {
 }
 
 impl Showcase {
-    /// Puts the values of any metric but the thousand singular ones of `-n N`. Apart from [`Agent::fetch`], which then
-    /// saves and restores no registers.
+    /// Writes the values of all metrics except the thousand singular ones of `-n N`. This is a separate function, so
+    /// that [`Agent::fetch`] need not save and restore registers.
     #[inline(never)]
     fn fetch_other(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item.cluster() {

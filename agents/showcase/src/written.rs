@@ -1,4 +1,4 @@
-//! Metrics of every type that hold what a client stores.
+//! Metrics of every type that contain the value that a client has stored.
 //!
 //! In C: a store function that extracts the value with pmExtractValue(3). Here the value has the metric's type. Stores
 //! to metrics that are not [`storable`](pmda::MetricDef::storable) never reach the agent.

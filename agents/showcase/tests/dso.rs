@@ -9,7 +9,7 @@ use pmda::{Agent as _, Schema};
 use pmda_showcase::Showcase;
 use testkit::{Pcp, built};
 
-/// The caller frees values of every kind: events, strings, aggregates, values in place, and errors.
+/// The caller can free values of every kind: events, strings, aggregates, values in place, and errors.
 #[test]
 #[ignore = "needs PCP"]
 fn valgrind_sees_all_values_freed() {

@@ -234,7 +234,7 @@ fn events(agent: &mut Asker<impl Channel>) {
     let events = new_events(agent);
     let [event] = &events[..] else { panic!("{events:?}") };
     assert!(event.starts_with("402.9.10=U32(5) 402.9.11=U32(1) 402.9.12=U32(100) 402.9.13="), "{event}");
-    // A filter leaves only the stores to one cluster.
+    // With a filter, the client sees only the stores to one cluster.
     agent.store("event.records", Atom::from("4")).unwrap();
     agent.store_inst("bin.level", Some(100), Atom::Double(0.5)).unwrap();
     agent.store("counter.fetches", Atom::U32(1)).unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 use pcp_collector::{Collector, Launch, Process};
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::metadata::{self, DescReq};
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pmapi::{Domain, InDom, Inst, Item, PmId, Serial};
 use tempfile::TempDir;
 use testkit::Pcp;
@@ -26,11 +26,8 @@ fn indom(serial: u32) -> InDom {
 /// Compiles `benches/peer.c`.
 fn peer(dir: &Path) -> Command {
     Pcp::required();
-    let peer = dir.join("peer");
-    let mut cc = Command::new("cc");
-    cc.arg("-o").arg(&peer).arg(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peer.c"));
-    assert!(cc.args(["-lpcp_pmda", "-lpcp"]).status().unwrap().success());
-    Command::new(peer)
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peer.c");
+    Command::new(testkit::compile(source, dir, &["-lpcp_pmda", "-lpcp"]))
 }
 
 fn start(mut command: Command, instances: u32, dir: &TempDir) -> Collector<Process> {
@@ -87,9 +84,9 @@ fn agree(instances: u32) {
     fetches.push(pmids(&items));
     fetches.push(pmids(&[Item::new(2, 3), Item::new(1, 5), Item::new(0, 9), Item::new(0, 1), Item::new(0, 3)]));
     let mut profile = Profile::default();
-    profile.set(indom(0), State::Exclude, &[0, 3, instances, instances - 1].map(Inst::new));
-    profile.set(indom(1), State::Include, &[1, 2].map(Inst::new));
-    for profile in [Profile::default(), profile, Profile::new(State::Exclude)] {
+    profile.set(indom(0), ProfileState::Exclude, &[0, 3, instances, instances - 1].map(Inst::new));
+    profile.set(indom(1), ProfileState::Include, &[1, 2].map(Inst::new));
+    for profile in [Profile::default(), profile, Profile::new(ProfileState::Exclude)] {
         for pmids in &fetches {
             same("fetch", &|out, from| {
                 profile.encode(out, from, 0)?;

@@ -27,9 +27,12 @@ fn session(object: &Path) -> String {
     let c = pcp.c_agent("simple");
     let open = format!("dso {} simple_init {DOMAIN}", object.display());
     let text = pcp.dbpmda_open(&c.root(), c.pmdas_dir(), &open, &script()).normalised();
-    // Leaves out times, addresses of results, the name of the file, and C's log lines.
-    let other =
-        |line: &&str| !["open dso", "PMDA:"].iter().any(|p| line.starts_with(p)) && !line.contains(") Warning: ");
+    // Removes times, addresses of results, the name of the file, C's log lines, and the version of the PMAPI that the
+    // agent was compiled for.
+    let other = |line: &&str| {
+        !["open dso", "PMDA:", "PMDA PMAPI Version:"].iter().any(|p| line.starts_with(p))
+            && !line.contains(") Warning: ")
+    };
     let mut changing = false;
     let lines = text.lines().filter(other);
     lines.fold(String::new(), |mut text, line| {

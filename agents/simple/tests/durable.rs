@@ -1,5 +1,5 @@
-//! What a crash of the machine leaves of a file that the agent replaces: its content is on the disk before it gets its
-//! name.
+//! When the agent replaces a file, a crash of the machine leaves the old or the complete new file: the content is on
+//! the disk before the file gets its name.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;

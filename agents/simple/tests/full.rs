@@ -1,4 +1,4 @@
-//! A log on a full disk: the agent answers as if it had one.
+//! A log on a full disk: the agent answers as with a log that works.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::File;

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use testkit::Pcp;
+use testkit::{Pcp, Version};
 
 /// Returns whether the agent sends its version, its exit code at the end of its input, and whether it opened a log.
 fn starts(binary: &Path, line: &str) -> (bool, Option<i32>, bool) {
@@ -55,6 +55,12 @@ fn the_c_agent_starts_with_the_same_command_lines() {
         "-U",
         "operand -Z",
     ] {
+        // PCP 7 refuses numbers as debug options.
+        let has_number = ["-D 1", "-D -1", "-D 5", "-D 0x1"].iter().any(|option| line.contains(option));
+        if has_number && Pcp::required().version() >= Version(7, 0, 0) {
+            started += usize::from(starts(ours, line).0);
+            continue;
+        }
         let [theirs, ours] = [starts(&c, line), starts(ours, line)];
         assert_eq!(theirs, ours, "{line}: greeting, exit code, log of C and ours");
         *if ours.0 { &mut started } else { &mut refused } += 1;

@@ -62,7 +62,7 @@ fn text(text: &str) -> Vec<u8> {
 /// Agent over a pipe, after the version exchange.
 struct Agent {
     child: Child,
-    /// Closed to end the agent.
+    /// The agent's input. Closing it ends the agent.
     input: Option<ChildStdin>,
     output: ChildStdout,
     _var: tempfile::TempDir,
@@ -73,7 +73,7 @@ impl Agent {
         let c = Pcp::required().c_agent("simple");
         let var = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(var.path().join("config/pmda")).unwrap();
-        // Ends an agent that loops for ever, so that the test ends too.
+        // Ends an agent that loops forever, so that the test ends too.
         let mut command = Command::new("timeout");
         command
             .args(["-s", "KILL", "60"])
@@ -171,9 +171,8 @@ fn store(sets: &[Set<'_>]) -> Vec<u8> {
     pdu(RESULT, &words(&list))
 }
 
-/// Returns the requests. Some in which the C library is wrong are left out. It answers for other domains, accepts names
-/// whatever length the request gives, and accepts profiles of unknown kinds. Values after a refused one have a test of
-/// their own.
+/// Returns the requests. Leaves out requests that the C library handles incorrectly: those for other domains, names
+/// with a wrong length, and profiles of unknown kinds. Stores after a refused value have a separate test.
 fn requests() -> Vec<(String, Vec<u8>)> {
     let mut list: Vec<(String, Vec<u8>)> = Vec::new();
     let mut add = |what: &str, bytes: Vec<u8>| list.push((what.to_owned(), bytes));
@@ -208,7 +207,7 @@ fn requests() -> Vec<(String, Vec<u8>)> {
     add("descriptor of nothing", pdu(DESC_REQ, &[]));
     add("descriptor of two", pdu(DESC_REQ, &words(&[NUMFETCH, COLOR])));
 
-    // `PM_INDOM_NULL` is left out: the C library would loop for ever.
+    // `PM_INDOM_NULL` is left out: the C library would loop forever.
     for indom in [color, indom(253, 1), indom(253, 2), indom(9, 0), 0] {
         for (inst, name) in [
             (NULL, ""),

@@ -21,7 +21,7 @@ use trace::{Options, State, Tag, Trace, Transport};
 
 use common::{Agent, C_AGENT, Marker, ROUNDS, cpu, is_bench, median, peer, told_to};
 
-/// The CPU time of a process in nanoseconds, once it is idle.
+/// Returns the CPU time of a process in nanoseconds, once it is idle.
 fn cpu_at_rest(pid: u32) -> u64 {
     let mut before = cpu(pid);
     loop {

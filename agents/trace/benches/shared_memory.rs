@@ -17,7 +17,7 @@ use trace::{Options, Tag, Trace, Transport};
 use common::{Agent, C_AGENT, Marker, ROUNDS, cpu, is_bench, median, peer, pmid, told_to};
 
 const AS_MARKER: &str = "--as-marker";
-/// Points in a round of C's library, in a round of ours, and of each of two processes.
+/// Number of points: in a round of C's library, in a round of our library, and of each of two processes.
 const POINTS: [u64; 3] = [2_000, 200_000, 50_000_000];
 
 impl Agent {
@@ -28,7 +28,7 @@ impl Agent {
         }
     }
 
-    /// The numbers of records that a client has not read yet, and that it has missed.
+    /// Returns the number of records that a client has not read yet, and of records that it has missed.
     fn records(&mut self) -> (u64, u64) {
         let values = self.process.values(pmid(1, 0)).unwrap();
         let Some((_, Atom::Event(payload))) = values.iter().next() else { return (0, 0) };

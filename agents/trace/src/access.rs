@@ -154,7 +154,7 @@ impl Access {
         result
     }
 
-    /// Whether clients on this host may connect.
+    /// Returns whether clients on this host may connect.
     pub(crate) fn allows_own(&mut self) -> bool {
         let allowed = self.connect(Ipv4Addr::LOCALHOST).is_ok();
         if allowed {

@@ -9,7 +9,7 @@ use crate::limits::{Account, Limits};
 
 /// Bytes per read.
 pub(crate) const READ: usize = 16 << 10;
-/// Most reads from a client before the next client is served.
+/// Largest number of reads from a client before the next client is served.
 const READS: usize = 8;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Client {
     pub(crate) asynchronous: bool,
     /// Excluded from polling until the next round, because its account has used up its time in this one.
     pub(crate) rests: bool,
-    /// When the connection is closed unless a PDU completes, in seconds of the server.
+    /// Time at which the connection is closed unless a PDU is complete by then, in seconds of the server.
     pub(crate) due: u32,
     /// The client has not sent a whole PDU yet.
     fresh: bool,

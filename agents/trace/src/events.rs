@@ -23,15 +23,16 @@ use crate::records::{
     VALUE, kind_name,
 };
 
-/// Most bytes of records that wait for clients. Beyond it the oldest are dropped.
+/// Largest number of bytes of records that wait for clients. Beyond it the oldest records are dropped.
 const MEMORY_LIMIT: usize = 4 << 20;
-/// Most cells that are read of a process at a time: more than the queue can hold.
+/// Largest number of cells read from a process at a time: more than the queue can hold.
 const AT_ONCE: u64 = 1 << 15;
-/// Most records of TCP clients that wait to be sorted.
+/// Largest number of records of TCP clients that wait to be sorted.
 const MOST_PENDING: usize = 1 << 12;
-/// Most missed records that one record can report: a hostile file may claim any number.
+/// Largest number of missed records that one record can report: a hostile file may claim any number.
 const MOST_MISSED: u32 = 1 << 26;
-/// Bits of the process's own identifier in an identifier that is unique on the host. The process is above them.
+/// Number of bits of a process's own identifier in an identifier that is unique on the host. The process is in the bits
+/// above.
 const ID_BITS: u32 = 42;
 
 /// The event metrics and their queue.
@@ -48,11 +49,11 @@ pub(crate) struct Events {
     shares: QueueShares,
     start: Instant,
     forget_time: Duration,
-    /// When unused fields were last removed, in seconds since the start.
+    /// Time at which unused fields were last removed, in seconds since the start.
     swept: u32,
 }
 
-/// Bytes that accounts have put into the queue in the current second. If there are several, each has an equal share.
+/// Bytes that accounts have put into the queue in the current second. If several accounts do, each has an equal share.
 #[derive(Debug, Default)]
 struct QueueShares {
     second: u32,
@@ -165,12 +166,12 @@ impl Events {
         has_room.then(|| Token::new(&self.filters, account))
     }
 
-    /// The number of filters that were refused, and of fields that got no metric.
+    /// Returns the number of filters that were refused, and of fields that got no metric.
     pub(crate) fn left_out(&self) -> [u64; 2] {
         [self.refused.count(), self.fields.left_out()]
     }
 
-    /// Whether any client reads records.
+    /// Returns whether any client reads records.
     pub(crate) fn are_wanted(&self) -> bool {
         self.queue.clients() > 0
     }
@@ -326,7 +327,7 @@ mod tests {
         assert!((0..10).all(|_| shares.take(1, one, MEMORY_LIMIT)));
         assert!(shares.take(1, two, MEMORY_LIMIT / 4));
         assert!(!shares.take(1, one, 1) && shares.take(1, two, MEMORY_LIMIT / 4) && !shares.take(1, two, 1));
-        // In the next second room is kept for the accounts of this one.
+        // In the next second, room is reserved for the accounts of this second.
         assert!(shares.take(2, one, MEMORY_LIMIT / 2) && !shares.take(2, one, 1));
         assert!(shares.take(2, two, MEMORY_LIMIT / 2));
         assert!((0..10).all(|_| shares.take(9, one, MEMORY_LIMIT)));

@@ -11,7 +11,7 @@ use crate::limits::Account;
 /// Budget that accounts share fairly.
 ///
 /// Each account may use all that is free. When nothing is free, an account gets a part from the account that uses most,
-/// if it uses less itself. So no account can use up the share of others.
+/// if it uses less itself. So an account cannot use up the share of others.
 #[derive(Debug)]
 pub(crate) struct Fair {
     limit: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Fair {
 pub(crate) enum Room {
     /// The amount is free.
     Free,
-    /// The amount is free after this account has given back this much.
+    /// The amount becomes free when this account gives back this much.
     From(Account, usize),
     /// The account has used up its share.
     None,
@@ -49,12 +49,12 @@ impl Fair {
         self.accounts.len()
     }
 
-    /// Whether the limit of each account allows one to use `more`.
+    /// Returns whether the limit of each account allows `account` to use `more`.
     pub(crate) fn has_own_room(&self, account: Account, more: usize) -> bool {
         self.of(account).saturating_add(more) <= self.each
     }
 
-    /// Whether an account can use `more` of the budget.
+    /// Returns whether an account can use `more` of the budget.
     pub(crate) fn room(&self, account: Account, more: usize) -> Room {
         let own = self.of(account).saturating_add(more);
         if own > self.each || more > self.limit {
@@ -64,13 +64,14 @@ impl Fair {
             return Room::Free;
         }
         match self.largest() {
-            // At least a quarter of the difference at a time, because finding what gives way is costly.
+            // Takes at least a quarter of the difference at a time, because finding the account that uses most is
+            // costly.
             Some((largest, most)) if most > own => Room::From(largest, more.max((most - own) / 4)),
             _ => Room::None,
         }
     }
 
-    /// Whether an account can use `more` of the budget, and has no more then than is left for all others.
+    /// Returns whether an account can use `more` of the budget, and would then use at most as much as is left.
     pub(crate) fn leaves_room(&self, account: Account, more: usize) -> bool {
         let (own, used) = (self.of(account).saturating_add(more), self.used.saturating_add(more));
         own <= self.each && used <= self.limit && own <= (self.limit - used).max(1)
@@ -88,7 +89,7 @@ impl Fair {
         let own = self.accounts.entry(account).or_default();
         *own += more;
         self.used += more;
-        // An unknown one stays unknown: other accounts may use more than this one.
+        // If the largest is unknown, it stays unknown: other accounts may use more than this one.
         if self.largest.get().is_some_and(|(largest, most)| *own > most || largest == account) {
             self.largest.set(Some((account, *own)));
         }
@@ -108,7 +109,7 @@ impl Fair {
     }
 }
 
-/// Counts what a budget has left out, and logs it. Consecutive reports about one account are merged.
+/// Counts and logs what does not fit into a budget. Consecutive reports about one account are merged.
 #[derive(Debug)]
 pub(crate) struct LeftOut {
     budget: Budget,
@@ -132,7 +133,7 @@ impl LeftOut {
         }
     }
 
-    /// Reports what is pending to the log.
+    /// Writes pending reports to the log.
     pub(crate) fn flush(&mut self) {
         if let Some((account, count)) = self.pending.take() {
             self.budget.leave_out(&account, count);
@@ -148,7 +149,7 @@ impl LeftOut {
 mod tests {
     use super::*;
 
-    /// Uses as much as an account can get. Other accounts give back what is needed.
+    /// Uses as much as an account can get. Other accounts give back the amounts that it needs.
     fn take_all(fair: &mut Fair, account: Account) -> usize {
         loop {
             match fair.room(account, 1) {
@@ -164,7 +165,7 @@ mod tests {
         let mut fair = Fair::new(1200, 1000);
         let accounts = [1, 2, 3, 4].map(Account::User);
         assert_eq!(accounts.map(|account| take_all(&mut fair, account))[0], 1000);
-        // Accounts that had to give back may use what is free. In the end all use about the same.
+        // Accounts that had to give back may use free amounts. In the end all use about the same.
         for account in accounts {
             take_all(&mut fair, account);
         }
@@ -186,7 +187,7 @@ mod tests {
         };
         let shares: Vec<usize> = (0..8).map(|user| most(&mut fair, Account::User(user))).collect();
         assert_eq!(shares, [32, 16, 8, 4, 2, 1, 1, 0]);
-        // A budget of one has one.
+        // In a budget of one, an account can have one.
         assert!(Fair::new(1, 1).leaves_room(Account::User(1), 1) && !Fair::new(0, 0).leaves_room(Account::User(1), 1));
     }
 

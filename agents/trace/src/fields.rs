@@ -18,7 +18,7 @@ const CLUSTERS: u16 = 16;
 /// Longest key that gets a metric, in bytes.
 const MAX_KEY: usize = 64;
 
-/// The metrics of all fields, which filters share.
+/// The metrics of all fields. Filters share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields(Rc<RefCell<Known>>);
 
@@ -34,7 +34,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Field {
-    /// `None` if another key has the same metric name.
+    /// Item of the metric. `None` if another key has the same metric name.
     item: Option<Item>,
     users: Users,
 }
@@ -44,7 +44,7 @@ struct Field {
 pub(crate) struct Occurrence<'a> {
     pub(crate) key: &'a str,
     pub(crate) account: Account,
-    /// In seconds since the agent's start.
+    /// Seconds since the agent's start.
     pub(crate) now: u32,
 }
 
@@ -59,17 +59,17 @@ impl Fields {
         Fields(Rc::new(RefCell::new(Known { prefix, keys: HashMap::new(), budget, left_out, number: 0 })))
     }
 
-    /// The metric of a key, if there is one.
+    /// Returns the metric of a key, if there is one.
     pub(crate) fn find(&self, key: &str) -> Option<Item> {
         self.0.borrow().keys.get(key)?.item
     }
 
-    /// The number of fields that got no metric.
+    /// Returns the number of fields that got no metric.
     pub(crate) fn left_out(&self) -> u64 {
         self.0.borrow().left_out.count()
     }
 
-    /// The metric of a field. Creates it if the key is new, and the account has room for it.
+    /// Returns the metric of a field. Creates it if the key is new, and the account has room for it.
     pub(crate) fn item(&self, occurrence: Occurrence<'_>, names: &mut Dynamic) -> Option<Item> {
         let mut known = self.0.borrow_mut();
         let Some(field) = known.keys.get_mut(occurrence.key) else { return known.insert(occurrence, names) };
@@ -119,7 +119,7 @@ impl Known {
         item
     }
 
-    /// Remembers that an account uses a field for which another one is charged.
+    /// Records that an account uses a field that is charged to another account.
     #[cold]
     fn add_user(&mut self, Occurrence { key, account, now }: Occurrence<'_>) {
         let Known { keys, budget, .. } = self;
@@ -154,7 +154,7 @@ impl Known {
     }
 }
 
-/// The item of the field with this number, counted from 0. `None` after some four million.
+/// Returns the item of the field with this number, counted from 0. Returns `None` after about four million fields.
 fn item(number: u32) -> Option<Item> {
     let per_cluster = u32::from(Item::MAX_ITEM) + 1;
     let cluster = match u16::try_from(number / per_cluster).ok()? {
@@ -164,7 +164,7 @@ fn item(number: u32) -> Option<Item> {
     Item::try_new(cluster, u16::try_from(number % per_cluster).ok()?)
 }
 
-/// The component of a metric's name for a key: characters that are not allowed become `_`.
+/// Returns the component of a metric's name for a key: characters that are not allowed become `_`.
 fn name_of(key: &str) -> String {
     let name = key.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("f{name}") }
@@ -177,7 +177,7 @@ mod tests {
     const ONE: Account = Account::User(1);
     const TWO: Account = Account::User(2);
 
-    /// An agent that has only metrics of fields.
+    /// An agent that has only the metrics of fields.
     struct Own {
         names: Dynamic,
     }
@@ -232,7 +232,7 @@ mod tests {
                 (0..100).for_each(|n| _ = come(&format!("host{host}_{n}"), account, 3, names));
             }
             assert_eq!(fields.find("user"), user);
-            // The account that introduced it no longer uses it.
+            // The account that was charged for the field no longer uses it.
             assert_eq!(come("user", TWO, 9, names), user);
             fields.forget(9, names);
             assert_eq!((fields.find("user"), names.len()), (user, 1));

@@ -15,10 +15,10 @@ use crate::records::{DURATION, KIND, PROCESS, TAG};
 
 /// Longest text of a filter, in bytes.
 const MAX_LEN: usize = 1024;
-/// Most conditions of a filter, and most that are regular expressions.
+/// Largest number of conditions of a filter, and of those that are regular expressions.
 const MAX_CONDITIONS: usize = 16;
 const MAX_PATTERNS: usize = 4;
-/// Most bytes of a compiled regular expression (POSIX extended), and of its cache during matching.
+/// Largest number of bytes of a compiled regular expression (POSIX extended), and of its cache during matching.
 const PATTERN_SIZE: usize = 256 << 10;
 
 /// Filter: a record must meet all conditions.
@@ -55,7 +55,7 @@ enum Key {
     Kind,
     Process,
     Longer,
-    /// A field by its key. It may have no metric yet.
+    /// A field by its key. The field may have no metric yet.
     Field(Box<str>),
 }
 
@@ -69,7 +69,7 @@ enum Test {
 }
 
 impl Filter {
-    /// Parses conditions with semicolons between, such as `tag=look up; longer=0.01; user~^a`.
+    /// Parses conditions separated by semicolons, such as `tag=look up; longer=0.01; user~^a`.
     pub(crate) fn parse(text: &str, token: Token) -> Result<Filter, String> {
         if text.len() > MAX_LEN {
             return Err(format!("filter of {} bytes: at most {MAX_LEN} are allowed", text.len()));
@@ -84,7 +84,7 @@ impl Filter {
         Ok(Filter { conditions, _token: token })
     }
 
-    /// Whether a record meets all conditions.
+    /// Returns whether a record meets all conditions.
     pub(crate) fn passes(&self, event: &Event, fields: &Fields) -> bool {
         let item = |key: &Key| match key {
             Key::Tag => Some(TAG),
@@ -159,7 +159,8 @@ mod tests {
         for bad in ["tag", "=x", "process=x", "longer=-1", "tag~("] {
             assert!(parse(bad, &filters).is_err(), "{bad}");
         }
-        // Patterns are POSIX extended regular expressions: in other dialects these have other meanings, or none.
+        // Patterns are POSIX extended regular expressions. Other dialects would interpret these differently, or refuse
+        // them.
         for (pattern, text, passes) in
             [("^[]a]+$", "]a", true), ("^(?a)", "a", false), ("^\\d$", "d", true), ("^a{,2}$", "aa", true)]
         {

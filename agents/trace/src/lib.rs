@@ -8,8 +8,8 @@
 //! The daemon serves TCP clients at any time, in its only thread. A shared object serves them only during requests of
 //! pmcd: an application that traces synchronously waits until then.
 //!
-//! Applications on the same host can write into mapped files instead ([`trace::shared_memory`]). These count in the same
-//! metrics, and also provide event records.
+//! Applications on the same host can write into mapped files instead ([`trace::shared_memory`]). These count in the
+//! same metrics, and also provide event records.
 
 mod access;
 mod client;
@@ -228,7 +228,8 @@ impl Trace {
         }
     }
 
-    /// Logs why files of processes cannot be read. Only a debug line if PCP's run directory does not exist.
+    /// Logs the reason why files of processes cannot be read. If PCP's run directory does not exist, this is only a
+    /// debug line.
     fn say_no_files(&self, e: &std::io::Error) {
         let directory = self.directory.display();
         match e.kind() {
@@ -254,7 +255,7 @@ impl Trace {
         [of_server(|s| &s.refused), of_server(|s| &s.silent), names.count(), values.count(), filters, fields]
     }
 
-    /// Looks for new files, and reads all files if that is due.
+    /// Looks for new files, and reads all files if they are due.
     fn go_on(&mut self) {
         let Trace { tags, processes, events, .. } = self;
         tags.set_now(Instant::now());

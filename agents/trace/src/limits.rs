@@ -1,7 +1,7 @@
-//! The budgets of the agent: how much clients, users and hosts may use, each and together.
+//! Budgets of the agent: limits for each client, user or host, and for all together.
 //!
 //! `README.md` has a table of the budgets, [`Limits`] has their defaults. Accounts share them fairly:
-//! [`Fair`](crate::fair::Fair). The framework has limits of its own: [`FixedLimit`].
+//! [`Fair`](crate::fair::Fair). The framework has its own limits: [`FixedLimit`].
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use pmda::limits::FixedLimit;
 use pmda::prelude::*;
 
-/// Account that is charged for what a client or a file uses.
+/// Account of a user or host, charged for the resources of its clients or files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Account {
     /// A user of this host.
@@ -52,7 +52,7 @@ pub(crate) struct Limits {
     pub(crate) files: usize,
     /// Files of one user and its subordinate users.
     pub(crate) files_each: usize,
-    /// Files that stay open. Others are opened each time they are read.
+    /// Number of files that stay open. Other files are opened each time they are read.
     pub(crate) open_files: usize,
     /// Memory for the contents of files in bytes: of all files, of one user's files, and of one file.
     pub(crate) memory: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Limits {
 /// Whether this process runs only the agent.
 static ALONE: AtomicBool = AtomicBool::new(false);
 
-/// Sets the defaults for a process that runs only the agent: it may use more descriptors than a shared object in pmcd.
+/// Sets the defaults for a process that runs only the agent. It may use more descriptors than a shared object in pmcd.
 pub(crate) fn set_alone() {
     ALONE.store(true, Relaxed);
 }
@@ -146,7 +146,7 @@ impl FromStr for Setting {
 }
 
 impl Limits {
-    /// The default limits, with these changes.
+    /// Returns the default limits, with these changes.
     pub(crate) fn new(settings: &[Setting]) -> Limits {
         let mut limits = Limits::default();
         settings.iter().for_each(|setting| (setting.set)(&mut limits, setting.value));

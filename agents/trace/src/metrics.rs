@@ -50,7 +50,7 @@ pub(crate) fn kind_of(serial: Serial) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| indom(*kind) == serial)
 }
 
-/// For a kind: its name in metrics, its noun in help texts, and the C function that traces it.
+/// Returns a kind's name in metrics, its noun in help texts, and the C function that traces it.
 fn words(kind: Kind) -> (&'static str, &'static str, &'static str) {
     match kind {
         Kind::Transact => ("transact", "transaction", "pmtracebegin(3)"),
@@ -149,7 +149,7 @@ fn declare_field(setup: &mut Setup, prefix: &str, item: Item, (kind, field): (Ki
 }
 
 impl Field {
-    /// The last component of the metric's name, its type, and its units.
+    /// Returns the last component of the metric's name, its type, and its units.
     fn desc(self, kind: Kind, options: &Options) -> (&'static str, Type, Units) {
         match self {
             Field::Count => ("count", Type::U64, Units::COUNT),
@@ -163,7 +163,7 @@ impl Field {
         }
     }
 
-    /// The one-line help and the help text.
+    /// Returns the one-line help and the help text.
     fn help(self, kind: Kind) -> (String, String) {
         let (_, one, function) = words(kind);
         let recent = "Covers transactions that ended in the complete buckets of the period.";

@@ -1,4 +1,4 @@
-//! Names of tags as they are exported: clients may send any bytes, which must not act on a terminal.
+//! Exported names of tags: clients may send any bytes, which must not act on a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ fn is_in_lines(c: char, rest: &str) -> bool {
     matches!(c, '\n' | '\t') || is_fit_char(c, rest)
 }
 
-/// Whether the character `c`, with which `rest` begins, is exported without escaping.
+/// Returns whether the character `c`, with which `rest` begins, is exported without escaping.
 fn is_fit_char(c: char, rest: &str) -> bool {
     match c {
         '\\' => !begins_sequence(rest.as_bytes()),

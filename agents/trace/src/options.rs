@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::access::Spec;
 use crate::limits::Setting;
 
-/// Usage message. Its lines have the order of those of PCP's agent, so that `qa/run` can exchange them.
+/// Usage message. Its lines have the same order as those of PCP's agent, so that `qa/run` can replace each line.
 pub(crate) const USAGE: &str = "\
 Usage: pmdatrace [options]
 
@@ -24,7 +24,7 @@ Options:
   -M username user that the agent changes to (default \"pcp\")
   -N buckets  number of buckets in the period (default 5)
   -T period   period of rates and times (default 60 seconds)
-  -U units    units of observations: dimensions and scales, six numbers with commas between
+  -U units    units of observations: dimensions and scales, six numbers separated by commas
   -V units    units of counters, in the same form
   --limit NAME=NUMBER
               changes a limit on what clients may use, may be repeated
@@ -59,7 +59,7 @@ pub(crate) fn augment(mut command: Command) -> Command {
 
 /// Declares the options that Install asks for.
 pub(crate) fn ask(setup: &mut Setup) {
-    let units = "Six numbers with commas between: the dimensions in space, time and count, and the scales of these, such as\n\
+    let units = "Six numbers separated by commas: the dimensions in space, time and count, and the scales of these, such as\n\
                  1,-1,0,0,3,0 for bytes in a second.";
     for (option, prompt, default, help) in [
         (
@@ -80,7 +80,7 @@ pub(crate) fn ask(setup: &mut Setup) {
 }
 
 impl Options {
-    /// The TCP port: from `-I`, or else `$PCP_TRACE_PORT`, or else 4323.
+    /// Returns the TCP port: from `-I`, or else `$PCP_TRACE_PORT`, or else 4323.
     pub(crate) fn port(&self) -> Start<u16> {
         if let Some(port) = self.port {
             return Ok(port);
@@ -111,7 +111,7 @@ fn period(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses units: six numbers, separated by one or more commas. They are the dimensions in space, time and count, and
-/// then the scales of these.
+/// then the scales in the same order.
 fn units(text: &str) -> Result<Units, String> {
     let mut numbers = [0_i32; 6];
     let mut words = text.split(',').filter(|word| !word.is_empty());

@@ -20,7 +20,7 @@ pub(crate) struct Owners {
     pub(crate) left_out: Files,
 }
 
-/// Counts of files, and of their contents, that were left out.
+/// Numbers of files, and of contents of files, that were left out.
 #[derive(Debug)]
 pub(crate) struct Files {
     /// Files beyond the limits.
@@ -108,7 +108,7 @@ impl Owners {
         refused.flush();
     }
 
-    /// The number of bytes that a file may use, including the `used` ones.
+    /// Returns the number of bytes that a file may use, including the `used` ones.
     pub(crate) fn memory(&self, account: Account, used: usize) -> usize {
         let own = self.owners.get(&account).map_or(0, |owner| owner.used.memory);
         let all = self.limits.memory.saturating_sub(self.used.memory);

@@ -35,7 +35,7 @@ const LISTENS: u8 = 10;
 #[derive(Clone, Copy, Debug)]
 enum Found {
     User(u32),
-    /// Its process has closed it. The kernel reports root as the user, and no inode.
+    /// The client has closed the socket. The kernel reports root as the user, and no inode.
     Closed,
     /// The client is on another host, or its socket is gone.
     Nothing,
@@ -49,10 +49,10 @@ impl Peers {
         Peers { socket, number: 0, accounts: Accounts::new() }
     }
 
-    /// The account of the client at the other end of a connection.
+    /// Returns the account of the client at the other end of a connection.
     ///
-    /// A client on this host is a user, whichever of the host's addresses it uses. Those whose user is unknown share one
-    /// account.
+    /// A client on this host is a user, whichever of the host's addresses it uses. Clients of this host whose user is
+    /// unknown share one account.
     pub(crate) fn account(&mut self, client: SocketAddrV4, server: SocketAddrV4) -> Account {
         match self.find(client, server) {
             Found::User(uid) => Account::User(self.accounts.charged(uid)),
@@ -104,8 +104,8 @@ fn request(number: u32, local: SocketAddrV4, remote: SocketAddrV4) -> Vec<u8> {
     request
 }
 
-/// The socket in a reply. `None` if there is none with these addresses: the kernel reports an error, or a listening socket
-/// of the port.
+/// Returns the socket in a reply. Returns `None` if the kernel knows no socket with these addresses: then it reports an
+/// error, or a socket that listens on the port.
 fn found(reply: &[u8]) -> Option<Found> {
     let kind = reply.get(4..6)?.first_chunk().map(|kind| u16::from_ne_bytes(*kind))?;
     if kind != SOCK_DIAG_BY_FAMILY || reply.len() < REPLY_LEN || *reply.get(STATE)? == LISTENS {
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Returns an address of this host that is no loopback address, if it has one. Nothing is sent.
+    /// Returns an address of this host other than loopback, if it has one. Nothing is sent.
     fn address() -> Option<Ipv4Addr> {
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
         socket.connect("192.0.2.1:9").ok()?;
@@ -160,7 +160,7 @@ mod tests {
     fn a_client_is_one_user_with_each_address_of_its_host() {
         use nix::sys::socket::{SockaddrIn, bind, connect};
 
-        // Without such an address there is nothing that could be another account.
+        // Without such an address, the test has no second account.
         let Some(other) = address() else { return };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let SocketAddr::V4(to) = listener.local_addr().unwrap() else { panic!() };

@@ -25,6 +25,8 @@ use crate::tags::Tags;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Interval of reading files while a client reads event records.
 const OFTEN: Duration = Duration::from_millis(50);
+/// Interval after a pass that did not reach all files in its time.
+const LEFT: Duration = Duration::from_millis(100);
 /// Intervals of checks for exited processes, and of listings of the directory.
 const ALIVE: Duration = Duration::from_secs(1);
 const LISTED: Duration = Duration::from_secs(1);
@@ -34,14 +36,16 @@ const LISTED: Duration = Duration::from_secs(1);
 pub(crate) struct Processes {
     search: Search,
     table: Table,
-    /// When files were last read.
+    /// Time at which files were last read.
     read: Instant,
-    /// When the directory was last listed.
+    /// Whether the last pass did not reach some files in its time.
+    is_left: bool,
+    /// Time of the last listing of the directory.
     listed: Option<Instant>,
     missed: u64,
 }
 
-/// The known files.
+/// Known files of processes.
 #[derive(Debug)]
 struct Table {
     /// Files by identity, because their users may rename them.
@@ -64,22 +68,22 @@ struct Entry {
 #[derive(Debug)]
 enum Found {
     Read(Box<Read>),
-    /// An ignored file, which is not valid or could not be removed, with the time of its last change.
+    /// An ignored file: it is invalid or could not be removed. The value is the time of its last change.
     Left(Stamp),
 }
 
 #[derive(Debug)]
 struct Read {
     reader: Reader,
-    /// The file stays open. Others are opened for each read.
+    /// Whether the file stays open. Other files are opened for each read.
     stays_open: bool,
-    /// The process identifier; 0 if it may be another process's on this host.
+    /// The process identifier, or 0 if it may be that of another process on this host.
     process: u32,
-    /// When the process was last checked for having exited.
+    /// Time of the last check whether the process has exited.
     looked: Option<Instant>,
     missed: u64,
     left_out: u64,
-    /// The rounds of its user in which its sums, and its records, were last read.
+    /// The rounds of its user in which its sums were last read, and in which its records were.
     sums: u64,
     records: u64,
     /// The file existed when the agent started. Its contents count in totals, but not in rates.
@@ -96,7 +100,7 @@ impl Processes {
         let search = Search::open(path, base)?;
         let (files, owners) = (HashMap::new(), Owners::new(limits));
         let table = Table { files, owners, open: 0, most_open: limits.open_files };
-        Ok(Processes { search, table, read: Instant::now(), listed: None, missed: 0 })
+        Ok(Processes { search, table, read: Instant::now(), is_left: false, listed: None, missed: 0 })
     }
 
     /// Readable when there is a new file. `None` while looking for new files is suspended.
@@ -104,18 +108,19 @@ impl Processes {
         self.search.watch(now)
     }
 
-    /// When `go_on` is due next.
+    /// Returns the time at which `go_on` is due next.
     pub(crate) fn due(&self, now: Instant, events: &Events, tags: &Tags) -> Instant {
         let regularly = self.regularly(events, tags);
         self.search.due(now).map_or(regularly, |search| search.min(regularly))
     }
 
-    /// When files are due to be read: at the latest at the end of a bucket.
+    /// Returns when files are due to be read: at the latest at the end of a bucket.
     fn regularly(&self, events: &Events, tags: &Tags) -> Instant {
         if self.search.is_watched() && self.table.files.is_empty() {
             return self.read + STALE;
         }
-        let regularly = self.read + if events.are_wanted() { OFTEN } else { PERIOD };
+        let interval = if self.is_left { LEFT } else { PERIOD };
+        let regularly = self.read + if events.are_wanted() { OFTEN } else { interval };
         let bucket = tags.window().end_of_bucket().filter(|end| *end > self.read);
         bucket.map_or(regularly, |bucket| bucket.min(regularly))
     }
@@ -128,17 +133,17 @@ impl Processes {
         self.table.read_ones().map(|read| read.reader.lanes()).sum()
     }
 
-    /// The number of trace events for which files had no room.
+    /// Returns the number of trace events for which files had no room.
     pub(crate) fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Counts of what budgets have left out.
+    /// Returns the counts of what budgets have left out.
     pub(crate) fn left_out(&self) -> &Files {
         &self.table.owners.left_out
     }
 
-    /// Looks for new files, and reads all files if that is due.
+    /// Looks for new files, and reads all files if they are due.
     pub(crate) fn go_on(&mut self, tags: &mut Tags, events: &mut Events) {
         let now = Instant::now();
         if self.regularly(events, tags) <= now {
@@ -155,7 +160,7 @@ impl Processes {
         }
     }
 
-    /// Reads what is new in all files.
+    /// Reads the new events in all files.
     pub(crate) fn read(&mut self, tags: &mut Tags, events: &mut Events) {
         let now = Instant::now();
         if self.listed.is_none_or(|listed| now - listed >= LISTED) {
@@ -163,50 +168,49 @@ impl Processes {
             self.listed = Some(now);
         }
         self.look(now);
-        // Trace events since the last read have come in the middle of that time, on average.
+        // Trace events since the last read happened, on average, in the middle of that time.
         let when = self.read + (now - self.read) / 2;
         self.read = now;
         let Table { files, owners, .. } = &mut self.table;
         owners.begin(now);
         let (start, mut is_time, mut ended) = (processor_time(), true, Vec::new());
-        for (identity, Entry { name, account, file, .. }) in files {
-            let Found::Read(read) = file else { continue };
-            if !owners.owner(*account).sums.has_turn(&mut read.sums, is_time) {
+        for (identity, account, name, read) in in_turn(files, owners) {
+            if !owners.owner(account).sums.has_turn(&mut read.sums, is_time) {
                 continue;
             }
             let before = read.reader.memory();
-            read.reader.limit_memory(owners.memory(*account, before));
-            let owner = owners.owner(*account);
+            read.reader.limit_memory(owners.memory(account, before));
+            let owner = owners.owner(account);
             // Opening a file and looking for its process may take longer than reading it, and is charged as well.
             let outcome = owner.sums.spend(|| {
                 let is_open = read.open(&self.search, name);
-                is_open
-                    .then(|| (read.read_sums(*account, when, tags), read.reader.is_ended() || read.is_abandoned(now)))
+                is_open.then(|| (read.read_sums(account, when, tags), read.reader.is_ended() || read.is_abandoned(now)))
             });
             is_time = is_time && processor_time().saturating_sub(start) <= PASS;
             let Some((mut done, has_ended)) = outcome else { continue };
             // The records of an exited process are read now, because its file is removed below.
             if done.is_ok() && (owner.records.has_turn(&mut read.records, is_time) || has_ended) {
-                done = owner.records.spend(|| events.read(*account, &mut read.reader, read.process)).and(done);
+                done = owner.records.spend(|| events.read(account, &mut read.reader, read.process)).and(done);
             }
-            owners.charge(*account, before, read.reader.memory());
+            owners.charge(account, before, read.reader.memory());
             match done {
                 Ok(missed) => {
                     self.missed = self.missed.saturating_add(missed);
                     let more = read.more_left_out();
                     if more > 0 {
-                        owners.left_out.memory.add(*account, more);
+                        owners.left_out.memory.add(account, more);
                     }
                 }
                 Err(e) if e.is_passing() => debug!("{}: {e}: retried later", Path::new(name).display()),
-                Err(e) => ended.push((*identity, Some(e))),
+                Err(e) => ended.push((identity, Some(e))),
             }
             if has_ended {
-                ended.push((*identity, None));
+                ended.push((identity, None));
             } else if !read.stays_open {
                 read.reader.close();
             }
         }
+        self.is_left = !is_time;
         self.table.owners.left_out.memory.flush();
         for (identity, error) in ended {
             match error {
@@ -218,6 +222,25 @@ impl Processes {
     }
 }
 
+/// Returns the files to read, beginning with users who need little time.
+fn in_turn<'a>(
+    files: &'a mut HashMap<Identity, Entry>,
+    owners: &mut Owners,
+) -> Vec<(Identity, Account, &'a OsStr, &'a mut Read)> {
+    let mut files: Vec<_> = files
+        .iter_mut()
+        .filter_map(|(identity, Entry { name, account, file, .. })| match file {
+            Found::Read(read) => {
+                let before = owners.owner(*account).sums.before();
+                Some((before, (*identity, *account, name.as_os_str(), &mut **read)))
+            }
+            Found::Left(_) => None,
+        })
+        .collect();
+    files.sort_by_key(|(before, _)| *before);
+    files.into_iter().map(|(_, file)| file).collect()
+}
+
 impl Table {
     fn read_ones(&self) -> impl Iterator<Item = &Read> {
         self.files.values().filter_map(|entry| match &entry.file {
@@ -226,7 +249,7 @@ impl Table {
         })
     }
 
-    /// Handles a name in the directory, of a new file or a known one.
+    /// Handles a name in the directory, which may be of a new or a known file.
     fn see(&mut self, search: &Search, Name { name, is_listed }: Name) {
         let Ok(stat) = search.look_at(&name) else { return };
         if is_hidden(&name) {
@@ -239,7 +262,7 @@ impl Table {
         if let Some(entry) = self.files.get_mut(&identity) {
             entry.listing = search.listings;
             match entry.file {
-                // The file is not open, so that its inode may have been reused for another file.
+                // The file is not open, so its inode may have been reused for another file.
                 Found::Left(before) if before != stamp(&stat) => self.forget(identity),
                 Found::Left(_) if is_listed => return search.remove_unused(&name, &stat),
                 _ => {
@@ -264,7 +287,7 @@ impl Table {
                 let file = Found::Read(Box::new(read));
                 self.files.insert(identity, Entry { name, account, listing: search.listings, file });
             }
-            // The next listing finds it again.
+            // The next listing handles it again.
             Err(e) if e.is_passing() || search.look_at(&name).is_err() => {
                 self.owners.remove_file(account);
                 debug!("{}: {e}: retried later", Path::new(&name).display());
@@ -283,7 +306,7 @@ impl Table {
         self.owners.left_out.bad += 1;
     }
 
-    /// Forgets files that no longer have a name, except open ones: these are read until their process exits.
+    /// Forgets files that no longer have a name. Open files are kept, and read until their process exits.
     fn end_listing(&mut self, listing: u64) {
         let gone = self.files.iter().filter(|(_, entry)| {
             entry.listing < listing && !matches!(&entry.file, Found::Read(read) if read.stays_open)
@@ -356,13 +379,13 @@ impl Read {
         Ok(Read { reader, stays_open: false, process, looked: None, missed: 0, left_out: 0, sums: 0, records: 0, old })
     }
 
-    /// Opens the file if it is not open. Returns false if the name is no longer this file's: a listing finds its new
-    /// name.
+    /// Opens the file if it is not open. Returns false if the name now belongs to another file. A listing then finds
+    /// this file's new name.
     fn open(&mut self, search: &Search, name: &OsStr) -> bool {
         self.stays_open || search.open_file(name).and_then(|file| self.reader.reopen(file)).is_ok()
     }
 
-    /// Whether the process has exited. Checked at intervals, and false in between.
+    /// Returns whether the process has exited. Checks at intervals, and returns false in between.
     fn is_abandoned(&mut self, now: Instant) -> bool {
         let is_due = self.looked.is_none_or(|looked| now - looked >= ALIVE);
         if is_due {
@@ -371,7 +394,7 @@ impl Read {
         is_due && self.reader.is_abandoned()
     }
 
-    /// Counts new trace events. Returns the number of further ones for which the file had no room.
+    /// Counts new trace events. Returns the number of new events for which the file had no room.
     fn read_sums(&mut self, account: Account, when: Instant, tags: &mut Tags) -> Result<u64, ReadError> {
         let when = if self.old { None } else { Some(when) };
         self.old = false;
@@ -381,7 +404,7 @@ impl Read {
         Ok(missed)
     }
 
-    /// The increase of contents without memory since the previous call.
+    /// Returns the number of tags and sums for which there was no memory since the previous call.
     fn more_left_out(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.left_out, self.reader.left_out());
         self.left_out.saturating_sub(before)

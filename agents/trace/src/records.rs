@@ -98,7 +98,7 @@ pub(crate) fn declare(setup: &mut Setup) {
     }
 }
 
-/// The name of a kind, as in names of metrics.
+/// Returns the name of a kind, as in names of metrics.
 pub(crate) const fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Transact => "transact",

@@ -4,38 +4,41 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Processor time for the files of one user at a time. Beyond it they rest ten times as long as they took.
-pub(crate) const AT_ONCE: Duration = Duration::from_millis(20);
+/// Processor time for the files of one user at a time. When it is used up, the files rest ten times as long as they
+/// took.
+pub(crate) const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// Processor time of a pass over the files of all users. Files that are left are read in the next pass.
-pub(crate) const PASS: Duration = Duration::from_millis(60);
+/// Processor time of a pass over the files of all users. Files that are not reached are read in the next pass.
+pub(crate) const PASS: Duration = Duration::from_millis(12);
 
-/// Schedule of one user's files. Each file is read once in a round, and a rest follows when they took long.
+/// Schedule of one user's files. Each file is read once in a round. A round that took long is followed by a rest.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     round: u64,
     /// Processor time in this pass.
     spent: Duration,
+    /// Processor time in the last pass.
+    before: Duration,
     rests: Option<Instant>,
-    /// Some files of this round were not read yet.
+    /// Whether some files of this round have not been read yet.
     waiting: bool,
 }
 
 impl Rounds {
-    /// Begins a pass over the files, and a round if all files of the last one were read.
+    /// Begins a pass over the files. Begins a round if all files have been read in the last one.
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.spent > AT_ONCE {
             self.rests = Some(now + 10 * self.spent);
         }
-        self.spent = Duration::ZERO;
+        self.before = std::mem::take(&mut self.spent);
         self.rests = self.rests.filter(|until| *until > now);
         if self.rests.is_none() {
             self.round += u64::from(!std::mem::take(&mut self.waiting));
         }
     }
 
-    /// Whether to read a file now. `last` is the last round in which it was read, `is_time` whether the pass has time
-    /// left.
+    /// Returns whether to read a file now. `last` is the last round in which it was read, `is_time` whether the pass
+    /// has time left.
     pub(crate) fn has_turn(&mut self, last: &mut u64, is_time: bool) -> bool {
         let waits = *last < self.round;
         let turn = waits && is_time && self.rests.is_none() && self.spent <= AT_ONCE;
@@ -46,6 +49,11 @@ impl Rounds {
         turn
     }
 
+    /// Returns the processor time in the last pass. Users who need little come first, and need not wait for the others.
+    pub(crate) fn before(&self) -> Duration {
+        self.before
+    }
+
     pub(crate) fn spend<T>(&mut self, f: impl FnOnce() -> T) -> T {
         let start = processor_time();
         let result = f();
@@ -54,7 +62,7 @@ impl Rounds {
     }
 }
 
-/// The processor time of this thread.
+/// Returns the processor time of this thread.
 pub(crate) fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
@@ -77,10 +85,16 @@ mod tests {
     fn files_that_take_long_rest() {
         let (mut rounds, mut files, start) = (Rounds::default(), [0; 3], Instant::now());
         let mut look = |ms, time| look(&mut rounds, &mut files, start + Duration::from_millis(ms), time);
-        let (short, long) = (Duration::from_millis(1), Duration::from_millis(15));
+        let (short, long) = (Duration::from_millis(1), 3 * AT_ONCE / 4);
         assert_eq!([look(0, short), look(0, short), look(1, long)], [[true; 3], [true; 3], [true, true, false]]);
-        // Two files have taken 30 ms: the third is read after 300 ms, and then all of them again.
-        assert_eq!([look(2, long), look(300, long)], [[false; 3]; 2]);
-        assert_eq!([look(302, long), look(303, short)], [[false, false, true], [true; 3]]);
+        // Two files have taken 15 ms: the third is read after 150 ms, and then all of them again.
+        assert_eq!([look(2, long), look(150, long)], [[false; 3]; 2]);
+        assert_eq!([look(153, long), look(154, short)], [[false, false, true], [true; 3]]);
+        // A user whose files took less in the last pass comes first.
+        let mut other = Rounds::default();
+        for rounds in [&mut rounds, &mut other] {
+            rounds.begin(start);
+        }
+        assert!(other.before() < rounds.before() && rounds.before() == 3 * short);
     }
 }

@@ -1,6 +1,6 @@
 //! Search of the directory of files, by inotify events and by listings.
 //!
-//! An inotify event announces each new file, however many others there are. Listings find the rest: files from before
+//! An inotify event announces each new file, however many files exist. Listings find all other files: files from before
 //! the agent's start, files whose events were lost, files that were refused, and files that were never completed. Both
 //! take a bounded time, and then pause.
 
@@ -20,24 +20,28 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use trace::shared_memory::Directory;
 use tracing::{debug, info, warn};
 
-use crate::rounds::{AT_ONCE, processor_time};
+use crate::rounds::processor_time;
 
 /// Time without a change after which a hidden or ignored file is removed.
 pub(crate) const STALE: Duration = Duration::from_secs(60);
-/// Delay between two reads of events, so that many come together.
+/// Delay between two reads of events, so that many are read together.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Names between two checks of the processor time.
+/// Number of names between two checks of the processor time.
 const NAMES: usize = 16;
+/// Processor time of a search. It then rests ten times as long as it took.
+const AT_ONCE: Duration = Duration::from_millis(4);
 /// Elapsed time after which a search pauses. Users that rename files all the time block it on the directory's lock.
-const BLOCKED: Duration = Duration::from_millis(40);
+const BLOCKED: Duration = Duration::from_millis(12);
 
 /// The agent's directories, and the state of the search.
 #[derive(Debug)]
 pub(crate) struct Search {
     path: PathBuf,
     base: PathBuf,
-    /// `None` after a removal, until the directories could be created again.
+    /// The directory and its lock. `None` after the directory was removed, until it is created again.
     directory: Option<Directory>,
+    /// Path of the last directory of files. It may still have files of running processes.
+    files: Option<PathBuf>,
     watch: Option<Inotify>,
     /// Names from events.
     new: VecDeque<OsString>,
@@ -45,7 +49,7 @@ pub(crate) struct Search {
     /// Number of listings so far.
     pub(crate) listings: u64,
     is_wanted: bool,
-    /// One of the directories may have been removed.
+    /// Whether one of the directories may have been removed.
     is_doubtful: bool,
     pauses: Instant,
     rests: Instant,
@@ -66,6 +70,7 @@ impl Search {
             path,
             base,
             directory: None,
+            files: None,
             watch: None,
             new: VecDeque::new(),
             list: None,
@@ -81,29 +86,30 @@ impl Search {
 
     /// Creates or opens the directories, and watches them.
     fn make(&mut self) -> io::Result<()> {
-        let directory = Directory::open(self.path.clone(), &self.base)?;
+        let directory = Directory::open_again(self.path.clone(), &self.base, self.files.clone())?;
+        self.files = Some(directory.files().to_owned());
         self.watch = watch(&directory).inspect_err(|e| debug!("inotify: {e}")).ok();
         self.directory = Some(directory);
         (self.list, self.is_wanted) = (None, true);
         Ok(())
     }
 
-    /// Readable when there are events. `None` during a pause.
+    /// Returns a descriptor that is readable when there are events. Returns `None` during a pause.
     pub(crate) fn watch(&self, now: Instant) -> Option<&Inotify> {
         self.watch.as_ref().filter(|_| self.next_look() <= now)
     }
 
-    /// Whether events announce new files.
+    /// Returns whether events announce new files.
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Requests a listing. One in progress continues instead.
+    /// Requests a listing. If one is in progress, it continues.
     pub(crate) fn list(&mut self) {
         self.is_wanted = true;
     }
 
-    /// When to continue the search, if anything is left.
+    /// Returns when to continue an unfinished search.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let is_left = self.is_wanted || self.list.is_some() || !self.new.is_empty() || self.next_look() > now;
         is_left.then(|| self.next_look())
@@ -113,7 +119,7 @@ impl Search {
         self.pauses.max(self.rests)
     }
 
-    /// Calls `f` with names, as many as there is time for. Returns true when a listing is complete.
+    /// Calls `f` with names until the time is used up. Returns true when a listing is complete.
     pub(crate) fn names(&mut self, now: Instant, mut f: impl FnMut(&mut Search, Name)) -> bool {
         if self.rests > now {
             return false;
@@ -181,7 +187,7 @@ impl Search {
         }
     }
 
-    /// Creates the directories again if they were removed.
+    /// Creates the directories again if they were removed, moved or replaced.
     fn see_directory(&mut self) {
         self.is_doubtful = false;
         if self.directory.as_ref().is_some_and(Directory::is_there) {
@@ -190,8 +196,10 @@ impl Search {
         // The old one must be dropped first: it holds the lock.
         let is_news = self.directory.take().is_some();
         match self.make() {
-            Ok(()) => info!("directory for files of processes: it was removed, and is created again"),
-            Err(e) if is_news => warn!("directory for files of processes: it was removed: {e}: retried later"),
+            Ok(()) => info!("the directory for files of processes was removed or moved: it is created again"),
+            Err(e) if is_news => warn!(
+                "the directory for files of processes was removed or moved, and cannot be created again: {e}; the agent will retry"
+            ),
             Err(e) => debug!("{}: {e}", self.path.display()),
         }
     }
@@ -200,18 +208,18 @@ impl Search {
         self.directory.as_ref().map(Directory::opened).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The status of the file with this name. Symbolic links are not followed.
+    /// Returns the status of the file with this name. Does not follow symbolic links.
     pub(crate) fn look_at(&self, name: &OsStr) -> io::Result<FileStat> {
         Ok(fstatat(self.opened()?, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)
     }
 
-    /// Opens a file for reading. A FIFO does not block, and symbolic links are not followed.
+    /// Opens a file for reading. Does not block on a FIFO, nor follow symbolic links.
     pub(crate) fn open_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         Ok(openat(self.opened()?, name, flags, Mode::empty())?.into())
     }
 
-    /// Removes a name that is not a directory's.
+    /// Removes a name unless it is that of a directory.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(self.opened()?, name, UnlinkatFlags::NoRemoveDir)?)
     }
@@ -234,12 +242,12 @@ impl Search {
     }
 }
 
-/// Whether no process holds an exclusive lock of the file.
+/// Returns whether no process holds an exclusive lock of the file.
 fn is_unlocked(file: File) -> bool {
     Flock::lock(file, FlockArg::LockSharedNonblock).is_ok()
 }
 
-/// Whether the file's last change (ctime) is far in the past, or in the future after the clock was set back.
+/// Returns whether the file's last change (ctime) is far in the past, or in the future after the clock was set back.
 ///
 /// The owner of a file cannot set its ctime.
 fn is_stale(stat: &FileStat) -> bool {
@@ -258,9 +266,10 @@ pub(crate) fn is_hidden(name: &OsStr) -> bool {
 fn watch(directory: &Directory) -> nix::Result<Inotify> {
     let watch = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
     let add = |path: &Path, events| watch.add_watch(path, events | AddWatchFlags::IN_ONLYDIR);
-    add(directory.files(), AddWatchFlags::IN_MOVED_TO)?;
-    // Its own removal is not watched: inotify reports none while it is open here. A listing detects it.
-    add(directory.path(), AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM)?;
+    // inotify does not report the removal of a directory that is open here. A listing detects it.
+    add(directory.files(), AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_MOVE_SELF)?;
+    let changes = AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_MOVE_SELF;
+    add(directory.path(), changes)?;
     Ok(watch)
 }
 
@@ -290,7 +299,7 @@ mod tests {
         assert_eq!(search.listings, 2);
     }
 
-    /// A search of many names ends soon, and the next one continues.
+    /// A search of many names ends after a short time, and the next search continues it.
     #[test]
     fn a_look_at_names_ends_when_it_has_taken_long() {
         let dir = tempfile::tempdir().unwrap();

@@ -23,14 +23,14 @@ use crate::shares::Shares;
 
 /// Size of a client's receive buffer in the kernel, in bytes. It includes the overhead of small segments.
 const BUFFER: usize = 1 << 20;
-/// Most connections that wait to be accepted.
+/// Largest number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Most clients that are served before pmcd is, and the longest time until pmcd is.
+/// Largest number of clients served before pmcd, and the longest time until pmcd is served.
 const CLIENTS: usize = 64;
 const TIME: Duration = Duration::from_millis(4);
 /// Pause between two rounds of asynchronous clients, so that many small PDUs are read together.
 const GATHER: Duration = Duration::from_millis(2);
-/// Connections accepted before clients are served.
+/// Number of connections accepted before clients are served.
 const NEW: usize = 64;
 /// Pause after accepting has failed, for instance because no descriptor is free.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const TELL: Duration = Duration::from_secs(600);
 /// TCP keep-alive: seconds before the first probe, seconds between probes, and their number.
 const KEEP_ALIVE: [u32; 3] = [60, 15, 4];
-/// Most clients that are listed in the log.
+/// Largest number of clients that are listed in the log.
 const SHOWN: usize = 100;
 /// Epoll data of the listening socket. A client's epoll data is its index.
 const LISTENER: u64 = u64::MAX;
@@ -81,7 +81,7 @@ pub(crate) struct Server {
     pub(crate) silent: LeftOut,
 }
 
-/// How many of the ready clients were served.
+/// Whether all ready clients were served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Served {
     Nothing,
@@ -140,13 +140,13 @@ impl Server {
         &self.prompt.0
     }
 
-    /// Readable when asynchronous clients have sent something. `None` during their pause, and if there are none: each
-    /// descriptor makes polling slower.
+    /// Returns a descriptor that is readable when asynchronous clients have sent data. Returns `None` during their
+    /// pause, and if there are no such clients, because each descriptor makes polling slower.
     pub(crate) fn later(&self) -> Option<&OwnedFd> {
         (self.asynchronous > 0 && self.resting.is_none()).then_some(&self.later.0)
     }
 
-    /// When `serve_due` is due next.
+    /// Returns the time at which `serve_due` is due next.
     pub(crate) fn due(&self) -> Option<Instant> {
         let round = self.is_round_over().then_some(self.start);
         let look = self.start.checked_add(Duration::from_secs(u64::from(self.look) + 1));
@@ -154,7 +154,7 @@ impl Server {
         [self.paused, self.resting, round, look].into_iter().flatten().min()
     }
 
-    /// The number of connections.
+    /// Returns the number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.clients.len() - self.free.len()
     }
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// Whether clients rest, and no asynchronous clients are in their pause.
+    /// Returns whether the round is over: clients rest, and no asynchronous client is left to serve in this round.
     fn is_round_over(&self) -> bool {
         self.shares.is_resting() && self.resting.is_none()
     }
@@ -275,17 +275,17 @@ impl Server {
         }
     }
 
-    /// Stops accepting connections for [`PAUSE`]. The log has at most one line about it in [`TELL`].
+    /// Stops accepting connections for [`PAUSE`]. The log has at most one line about this in each [`TELL`].
     fn pause(&mut self, why: &io::Error) {
         let now = Instant::now();
         if self.told.is_none_or(|told| now - told > TELL) {
-            warn!("no connections are accepted: {why}: retried after a second");
+            warn!("cannot accept connections: {why}; the agent retries after a second");
             self.told = Some(now);
         }
         self.paused = Some(now + PAUSE);
     }
 
-    /// Accepts connections again, or tries to later.
+    /// Accepts connections again. After an error, it tries this again later.
     fn resume(&mut self) {
         let listening = self.prompt.add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
         match listening {
@@ -302,7 +302,7 @@ impl Server {
         let account = self.peers.account(address, own);
         let admitted = self.admit(host, account);
         let code = admitted.as_ref().map_or_else(code, |()| protocol::VERSION);
-        // The send buffer of a new connection always has room for this.
+        // The send buffer of a new connection has room for this.
         let greeted = stream.write_all(&protocol::encode_ack(code, self.pid));
         if let Err(e) = admitted {
             debug!("client {host}: connect refused: {e}");
@@ -328,7 +328,8 @@ impl Server {
         Ok(())
     }
 
-    /// Counts a connection for its host, if the client may connect. May close one of the account with most connections.
+    /// Counts a connection for its host, if the client may connect. May close a connection of the account that has
+    /// most.
     fn admit(&mut self, host: Ipv4Addr, account: Account) -> Result<(), Failure> {
         self.access.connect(host)?;
         let room = self.shares.room(account);
@@ -347,7 +348,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves the client at `place`, if there still is one. Returns true when it has sent more.
+    /// Serves the client at `place`, if it still exists. Returns true when it has sent more.
     fn turn(&mut self, place: usize, add: &mut impl FnMut(Account, &Data<'_>)) -> bool {
         let Some(Some(client)) = self.clients.get_mut(place) else { return false };
         let (account, before) = (client.account, client.waits());
@@ -384,7 +385,7 @@ impl Server {
         }
     }
 
-    /// Begins a round, in which every account has its time again.
+    /// Begins a round. Every account may use its time again.
     fn next_round(&mut self) {
         let mut woken = std::mem::take(&mut self.woken);
         self.shares.next_round(&mut woken);
@@ -420,7 +421,7 @@ impl Server {
         self.look = u32::MAX;
         for place in 0..self.clients.len() {
             if self.is_due(place) {
-                // Data that has arrived, but was not read yet, is in time.
+                // Data that arrived before the limit counts, even if it has not been read yet.
                 self.turn(place, add);
             }
             let is_due = self.is_due(place);

@@ -14,7 +14,7 @@ use crate::limits::{Account, Limits};
 
 /// Time of an account in a round.
 const TIME: Duration = Duration::from_millis(1);
-/// Most clients of an account whose rest ends at the same time.
+/// Largest number of clients of an account whose rest ends at the same time.
 const WAKES: usize = 64;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Shares {
         Shares { connections, shares: HashMap::new(), resting: 0, round: 0 }
     }
 
-    /// Whether an account may have another connection.
+    /// Returns whether an account may have another connection.
     pub(crate) fn room(&self, account: Account) -> Room {
         self.connections.room(account, 1)
     }
@@ -61,7 +61,7 @@ impl Shares {
         }
     }
 
-    /// Whether an account has used up its time in this round, and there are others.
+    /// Returns whether an account has used up its time in this round, while there are other accounts.
     pub(crate) fn has_had_its_time(&self, account: Account) -> bool {
         self.shares.len() > 1
             && self.shares.get(&account).is_some_and(|share| share.round == self.round && share.spent > TIME)

@@ -12,7 +12,7 @@ use crate::users::Users;
 
 /// Longest duration of a transaction, in seconds: 366 days. A longer one would make the total of all clients useless.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
-/// Most trace events of a tag in one process between two reads of its file, and before the first read.
+/// Largest number of trace events of a tag in one process: between two reads of its file, and before the first read.
 const MOST_MARKS: [u64; 2] = [1 << 40, 1 << 53];
 
 /// A tag with its totals since the agent's start, or the last reset.
@@ -29,8 +29,8 @@ pub(crate) struct Tag {
     pub(crate) count: u64,
     /// Total duration of transactions, in seconds.
     pub(crate) total: f64,
-    /// What `total` is too large to show yet (Kahan's sum): long transactions of one client do not swallow the short ones
-    /// of others.
+    /// Compensation of `total` (Kahan's sum): amounts too small to change `total` yet. So a client's short transactions
+    /// count even after very long ones of other clients.
     rest: f64,
     /// The last value of an observation or a counter.
     pub(crate) last: f64,
@@ -51,13 +51,15 @@ pub(crate) struct Bucket {
     pub(crate) sum: f64,
 }
 
-/// The period of rates and times, in equal buckets. Buckets have numbers, so that beginning a new one takes no work.
+/// The period of rates and times, in equal buckets. Buckets are identified by numbers, so beginning a new one takes no
+/// work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     start: Instant,
     pub(crate) period: Duration,
     pub(crate) buckets: u32,
-    /// Number of the current bucket, which is not complete, and its end. `None` for an end beyond the range of `Instant`.
+    /// Number of the current bucket, which is not complete, and its end. `None` for an end beyond the range of
+    /// `Instant`.
     now: u64,
     end: Option<Instant>,
 }
@@ -142,7 +144,7 @@ impl Tag {
         self.shown.as_deref().or_else(|| str::from_utf8(&self.bytes).ok()).unwrap_or_default()
     }
 
-    /// Resets all but the name and its number.
+    /// Resets everything except the name and its number.
     pub(crate) fn clear(&mut self) {
         self.active = false;
         (self.count, self.total, self.rest, self.last, self.when) = (0, 0.0, 0.0, 0.0, 0);
@@ -180,7 +182,7 @@ impl Tag {
         }
     }
 
-    /// Adds sums to their bucket, or to the last one if that is later.
+    /// Adds sums to their bucket, or to the last bucket if that is a later one.
     fn put(&mut self, new: Bucket, window: &Window) {
         match self.buckets.back_mut() {
             Some(bucket) if bucket.number >= new.number => *bucket = bucket.with(new),
@@ -193,7 +195,7 @@ impl Tag {
         }
     }
 
-    /// The sums of the complete buckets of the period. `None` if they are all empty.
+    /// Returns the sums of the complete buckets of the period. Returns `None` if all are empty.
     pub(crate) fn recent(&self, window: &Window) -> Option<Bucket> {
         let complete = self.buckets.iter().filter(|bucket| bucket.is_recent(window) && bucket.number < window.now);
         complete.copied().reduce(Bucket::with)
@@ -211,7 +213,7 @@ impl Bucket {
         }
     }
 
-    /// Whether the bucket is in the period, or is the current one.
+    /// Returns whether the bucket is in the period, or is the current one.
     fn is_recent(&self, window: &Window) -> bool {
         self.number.saturating_add(window.buckets.into()) >= window.now
     }

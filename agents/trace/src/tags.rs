@@ -1,6 +1,6 @@
 //! The tags of all kinds, with budgets of names for each account.
 //!
-//! The number of a tag is not reused for another tag of its kind while the agent runs, because archives may have it.
+//! While the agent runs, a tag's number is not reused for another tag of its kind, because archives may contain it.
 //! After a reset, a tag is not exported until its next trace event, and then has the same number. A tag that was not
 //! used for `forget-time` is removed, and gets a new number at its next trace event.
 
@@ -176,7 +176,7 @@ impl Tags {
         }
     }
 
-    /// Remembers that an account uses a tag for which another one is charged.
+    /// Records that an account uses a tag that is charged to another account.
     #[cold]
     fn add_user(&mut self, account: Account, kind: Kind, place: usize) {
         let (now, Tags { kinds, budget, .. }) = (self.now, &mut *self);
@@ -316,7 +316,7 @@ impl Tagged {
         (0..self.tags.len()).for_each(|place| self.index(place));
     }
 
-    /// The active instances, in the order of their numbers.
+    /// Returns the active instances, in the order of their numbers.
     pub(crate) fn each(&self) -> impl Iterator<Item = (Inst, &Tag)> {
         self.tags.iter().filter(|tag| tag.active).map(|tag| (Inst::new(tag.number), tag))
     }
@@ -332,7 +332,7 @@ impl Instances for Tagged {
         self.tags.get(place).filter(|tag| tag.active).map(Tag::name)
     }
 
-    /// A first word that several names have in common stands for the oldest of these, so that a later name cannot
+    /// If several names have the same first word, that word means the oldest of these names, so a later name cannot
     /// replace it.
     fn lookup(&self, name: &str) -> Option<Inst> {
         let whole = self.find(name.as_bytes()).and_then(|place| self.tags.get(place));
@@ -351,8 +351,8 @@ impl Instances for Tagged {
     }
 }
 
-/// The cost of a name in the budget: its bytes in a reply to an instance request, and at least [`SHORT`] for its
-/// memory.
+/// Returns the cost of a name in the budget: its bytes in a reply to an instance request, and at least [`SHORT`] for
+/// its memory.
 fn cost(tag: &Tag) -> usize {
     (8 + tag.name().len().next_multiple_of(4)).max(SHORT)
 }

@@ -8,11 +8,11 @@
 use crate::fair::{Fair, Room};
 use crate::limits::Account;
 
-/// Most uses that are remembered of accounts that are not charged, of all names together.
+/// Largest number of uses recorded for accounts that are not charged, for all names together.
 const MOST_USES: usize = 1 << 17;
 
-/// Most times that names are given back for one new name. The first may only move charges to other accounts, which then
-/// give back.
+/// Largest number of rounds in which names are given back for one new name. The first round may only move charges to
+/// other accounts, which then give back in the next one.
 pub(crate) const ROUNDS: usize = 4;
 
 /// Use of a name by an account.
@@ -27,27 +27,27 @@ struct Use {
 #[derive(Debug)]
 pub(crate) struct Users {
     charged: Use,
-    /// Users that are not charged, in the order of their accounts.
+    /// Users that are not charged, sorted by account.
     others: Vec<Use>,
 }
 
 impl Users {
-    /// Creates the users of a new name: the account that introduces it, and is charged.
+    /// Creates the users of a new name: only the account that introduces and is charged for it.
     pub(crate) fn new(account: Account, now: u32) -> Users {
         Users { charged: Use { account, last: now }, others: Vec::new() }
     }
 
-    /// The account that is charged.
+    /// Returns the account that is charged.
     pub(crate) fn charged(&self) -> Account {
         self.charged.account
     }
 
-    /// When the charged account has last used the name, in seconds since the agent's start.
+    /// Returns when the charged account last used the name, in seconds since the agent's start.
     pub(crate) fn last_use(&self) -> u32 {
         self.charged.last
     }
 
-    /// Records a use by a known account. Returns false for an unknown one.
+    /// Records a use by a known account. Returns false for an unknown account.
     #[inline]
     pub(crate) fn renew(&mut self, account: Account, now: u32) -> bool {
         if self.charged.account == account {
@@ -80,18 +80,18 @@ impl NameBudget {
         NameBudget { charges: Fair::new(limit, each), uses: Fair::new(MOST_USES, MOST_USES) }
     }
 
-    /// The charges of an account.
+    /// Returns the charges of an account.
     pub(crate) fn of(&self, account: Account) -> usize {
         self.charges.of(account)
     }
 
-    /// The number of accounts that are charged for a name, or use one.
+    /// Returns the number of accounts that use a name or are charged for one.
     #[cfg(test)]
     pub(crate) fn accounts(&self) -> usize {
         self.charges.accounts() + self.uses.accounts()
     }
 
-    /// Whether an account may introduce a name with this cost.
+    /// Returns whether an account may introduce a name with this cost.
     pub(crate) fn room(&self, account: Account, cost: usize) -> Room {
         self.charges.room(account, cost)
     }
@@ -105,12 +105,12 @@ impl NameBudget {
         users.others.iter().for_each(|other| self.uses.remove(other.account, 1));
     }
 
-    /// Whether another use by an account can be remembered.
+    /// Returns whether another use by an account can be remembered.
     pub(crate) fn room_for_use(&self, account: Account) -> Room {
         self.uses.room(account, 1)
     }
 
-    /// Remembers the first use of a name by an account that is not charged, if there is room.
+    /// Records the first use of a name by an account that is not charged, if there is room.
     pub(crate) fn add_use(&mut self, users: &mut Users, account: Account, last: u32) {
         if let Err(at) = users.find(account) {
             if self.uses.room(account, 1) == Room::Free {
@@ -138,14 +138,14 @@ impl NameBudget {
     }
 
     /// Forgets uses before the time `since`. If the charged account has not used the name since then, another user is
-    /// charged. Returns false if there is none, or it has no room: the name must be removed.
+    /// charged. Returns false if there is no other user with room; then the name must be removed.
     pub(crate) fn forget_before(&mut self, since: u32, users: &mut Users, cost: usize) -> bool {
         self.forget_others(since, users);
         if users.charged.last >= since {
             return true;
         }
         let stays = self.charge_another(users, cost, usize::MAX);
-        // The account that was charged is another user now.
+        // Another user is charged for the name now.
         self.forget_others(since, users);
         stays
     }
@@ -160,15 +160,15 @@ impl NameBudget {
         });
     }
 
-    /// Chooses names of an account until `wanted` of the budget is free: those that no other account uses first, and
-    /// the oldest first. Returns the names that must be removed. Other users are charged for the rest.
+    /// Frees `wanted` of the budget of an account, first with names that have no other users, then with the oldest
+    /// names. Charges another user of each name where possible. Returns the remaining names, which must be removed.
     pub(crate) fn give_back<'a, Id>(
         &mut self,
         account: Account,
         wanted: usize,
         names: impl Iterator<Item = (Id, usize, &'a mut Users)>,
     ) -> Vec<Id> {
-        // Charging an account with more would only make that one the next to give back.
+        // If an account were charged with more, it would be the next to give back.
         let most = self.charges.of(account).saturating_sub(wanted);
         let mut names: Vec<_> = names.filter(|(_, _, users)| users.charged() == account).collect();
         names.sort_by_key(|(_, _, users)| (!users.others.is_empty(), users.charged.last));
@@ -185,7 +185,8 @@ impl NameBudget {
         gone
     }
 
-    /// Charges the other user with the least charges, if that has at most `most` then. Returns false if there is none.
+    /// Charges the cost to the other user with the lowest charges instead. Returns false, and changes nothing, if there
+    /// is no other user, or if its charges would then exceed `most`.
     fn charge_another(&mut self, users: &mut Users, cost: usize, most: usize) -> bool {
         let Use { account: before, last } = users.charged;
         let charges = |other: &Use| self.charges.of(other.account);

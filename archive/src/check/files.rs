@@ -1,4 +1,4 @@
-//! First pass: whole records and labels in every file.
+//! First pass: checks that the records and labels in every file are complete.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::file::find::Files;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 18;
-/// Most bytes of a compressed file after decompression.
+/// Largest number of bytes of a compressed file after decompression.
 const LIMIT: u64 = 4 << 30;
 /// Length of the field at both ends of a record.
 const LEN: u64 = 4;
@@ -50,14 +50,16 @@ impl Bytes {
 pub(super) fn check(files: &Files, to: &mut Findings<'_>) {
     let index = files.index.iter().map(|path| (path, Kind::Index));
     let all = index.chain([(&files.meta, Kind::Meta)]).chain(files.volumes.values().map(|path| (path, Kind::Volume)));
+    let mut first = None;
     for (path, kind) in all {
-        if let Err(e) = check_file(path, kind, to) {
+        if let Err(e) = check_file(path, kind, &mut first, to) {
             to.error(&e);
         }
     }
 }
 
-fn check_file(path: &Path, kind: Kind, to: &mut Findings<'_>) -> Result {
+/// `first` is the version of the first volume, once it is known.
+fn check_file(path: &Path, kind: Kind, first: &mut Option<Version>, to: &mut Findings<'_>) -> Result {
     let mut bytes = Bytes { source: Source::open(path, LIMIT)?, chunk: Vec::new(), start: 0 };
     let len = bytes.source.len()?;
     let mut version = Version::V2;
@@ -84,6 +86,15 @@ fn check_file(path: &Path, kind: Kind, to: &mut Findings<'_>) -> Result {
                     return Ok(());
                 }
             };
+            if kind == Kind::Volume {
+                let expected = first.get_or_insert(version).number();
+                if version.number() != expected {
+                    let reason =
+                        format!("a volume of version {}, the first is of version {expected}", version.number());
+                    to.add(path, place, Weight::Fatal, reason);
+                    return Ok(());
+                }
+            }
             if kind == Kind::Index {
                 return entries(path, version, len - end, to);
             }
@@ -98,7 +109,7 @@ fn check_file(path: &Path, kind: Kind, to: &mut Findings<'_>) -> Result {
     Ok(())
 }
 
-/// Returns the end of the record at an offset, or what is wrong with it.
+/// Returns the end of the record at an offset, or the reason why the record is invalid.
 fn whole(bytes: &mut Bytes, at: u64, file: u64) -> Result<Result<u64, String>> {
     let Some(head) = bytes.word(at)? else {
         return Ok(Err(format!("{} bytes in place of a record's length", file - at)));

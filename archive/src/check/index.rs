@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::{Findings, Place, Shown, Weight};
+use super::{Findings, Place, Weight};
 use crate::decode::index::IndexEntry;
+use crate::error::Shown;
 use crate::log::Log;
 
-/// Checks the entries one by one and each against the one before.
+/// Checks each entry, and each pair of adjacent entries.
 pub(super) fn check(log: &Log, to: &mut Findings<'_>) {
     let Some(path) = log.files.index.as_deref() else {
         to.warn(&log.files.base, Place::File, "the temporal index is missing");
@@ -31,7 +32,7 @@ pub(super) fn check(log: &Log, to: &mut Findings<'_>) {
 /// Returns the length of the volume of an entry.
 fn volume(log: &Log, path: &Path, place: Place, entry: &IndexEntry, to: &mut Findings<'_>) -> Option<u64> {
     let Ok(number) = u32::try_from(entry.volume) else {
-        to.warn(path, place, format!("volume {}, a negative number", entry.volume));
+        to.warn(path, place, format!("volume number {} is negative", entry.volume));
         return None;
     };
     let len = log.len_of(Some(number)).ok();
@@ -51,7 +52,11 @@ fn check_one(
     let first = log.label.version.label_len() as i64;
     let time = entry.time;
     if time.seconds < 0 || time.nanoseconds > 999_999_999 {
-        to.warn(path, place, format!("{} seconds and {} nanoseconds are no time", time.seconds, time.nanoseconds));
+        to.warn(
+            path,
+            place,
+            format!("{} seconds and {} nanoseconds are not a valid time", time.seconds, time.nanoseconds),
+        );
     }
     for (what, offset, len) in [("metadata", entry.meta, meta), ("volume", entry.data, data)] {
         if offset < first {

@@ -6,9 +6,10 @@ use pcp_pdu::desc::RawDesc;
 use pcp_pdu::event::Stamp;
 use pmapi::{PmId, Semantics, Type, Units};
 
-use super::{Findings, Place, Shown};
+use super::{Findings, Place};
 use crate::archive::Archive;
 use crate::decode::meta::{Meta, next};
+use crate::error::Shown;
 use crate::file::whole;
 use crate::log::Log;
 
@@ -18,7 +19,7 @@ const LOGGED: u16 = 2048;
 /// Largest scales: exabytes and hours.
 const EXABYTE: u8 = 6;
 const HOUR: u8 = 5;
-/// Most bytes of compressed metadata after decompression.
+/// Largest number of bytes of compressed metadata after decompression.
 const LIMIT: u64 = 1 << 30;
 
 /// Checks the metadata of an archive.

@@ -12,7 +12,7 @@ use pcp_pdu::event::Stamp;
 use pmapi::escape::Escaped;
 
 use crate::archive::Archive;
-use crate::error::ArchiveError;
+use crate::error::{ArchiveError, Shown};
 use crate::file::find::find;
 
 /// Place of a finding in its file.
@@ -21,7 +21,8 @@ use crate::file::find::find;
 pub enum Place {
     /// The whole file.
     File,
-    /// Record by number; the label is record 0 of the file, and the record after it number 0 of the metadata.
+    /// Record, by its number: the label is record 0 of a file. In the metadata, the record after the label has number 0
+    /// as well.
     Record(u64),
     /// Entry of the temporal index by number, from 1.
     Entry(u64),
@@ -35,7 +36,7 @@ pub enum Place {
 pub enum Weight {
     /// A counter went back. It may have wrapped, or been reset.
     Wrap,
-    /// A reader can do without what is wrong.
+    /// Readers can work in spite of the problem.
     Warning,
     /// A reader ends with an error there.
     Fatal,
@@ -49,9 +50,9 @@ pub struct Finding {
     pub path: PathBuf,
     /// Place in the file.
     pub place: Place,
-    /// How bad it is.
+    /// Severity.
     pub weight: Weight,
-    /// What is wrong.
+    /// Description of the problem.
     pub reason: String,
 }
 
@@ -65,15 +66,6 @@ impl fmt::Display for Finding {
             Place::Time(time) => write!(f, "[{}]", Shown(time))?,
         }
         write!(f, ": {}", Escaped(&self.reason))
-    }
-}
-
-/// Time as seconds since 1970, with all digits.
-struct Shown(Stamp);
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}", self.0.seconds, self.0.nanoseconds)
     }
 }
 
@@ -103,16 +95,16 @@ impl Check {
         self
     }
 
-    /// Sets the times from which on, and up to which, values are checked; by default all of them.
+    /// Sets the start and end of the time in which values are checked. By default all values are checked.
     pub fn window(mut self, start: Option<Stamp>, finish: Option<Stamp>) -> Check {
         (self.start, self.finish) = (start, finish);
         self
     }
 
-    /// Checks an archive in four passes, and reports what is wrong: the records and labels of every file, the temporal
-    /// index, the metadata, the values. Errors of the first pass end the check.
+    /// Checks an archive in four passes, and reports its problems. The passes check the records and labels of every
+    /// file, the temporal index, the metadata, the values. Errors of the first pass end the check.
     ///
-    /// Returns the worst weight; `None` for an archive without findings.
+    /// Returns the largest weight, or `None` for an archive without findings.
     pub fn run(&self, name: impl AsRef<Path>, mut report: impl FnMut(&Finding)) -> Option<Weight> {
         let mut findings = Findings { worst: None, report: &mut report };
         self.passes(name.as_ref(), &mut findings);

@@ -8,12 +8,13 @@ use pcp_pdu::event::Stamp;
 use pcp_pdu::result::{Format, RawValue, ValueSet};
 use pmapi::{Atom, Converted, InDom, Inst, OptionWord as _, PmId, Semantics, Type};
 
-use super::{Findings, Place, Shown, Weight};
+use super::{Findings, Place, Weight};
 use crate::archive::Archive;
 use crate::decode::record::record;
-use crate::error::{ArchiveError, Result};
+use crate::error::{ArchiveError, Result, Shown};
 use crate::log::Log;
 use crate::meta::Metadata;
+use crate::window::Extent;
 
 /// Metric whose values are checked.
 struct Checked {
@@ -27,16 +28,16 @@ struct Checked {
 struct Last {
     value: f64,
     time: Stamp,
-    /// Number of `<mark>`s before it.
+    /// Number of `<mark>`s before the value.
     marks: u64,
 }
 
 /// State of the pass.
 struct Values<'a> {
     meta: &'a Metadata,
-    /// `None` for a metric that is not described or not checked.
+    /// State of each metric. `None` for a metric that is not described or not checked.
     metrics: HashMap<PmId, Option<Checked>>,
-    /// Instances of the domains of counters that have gone back.
+    /// Instances of domains in which a counter has gone back.
     names: HashMap<InDom, HashMap<u32, &'a [u8]>>,
     path: PathBuf,
     time: Stamp,
@@ -70,7 +71,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks a volume. Returns whether the next one is to be checked.
+/// Checks a volume. Returns whether the next volume must be checked too.
 fn check_volume(
     log: &Log,
     volume: u32,
@@ -83,7 +84,7 @@ fn check_volume(
     let Ok(mut window) = log.window(volume) else { return Ok(true) };
     values.path = window.source().path().to_owned();
     let mut at = log.label.version.label_len() as u64;
-    while let Some(span) = window.after(at)? {
+    while let Some(span) = window.after(at, Extent::Whole)? {
         at = span.end();
         let found = record(log.label.version, window.bytes(span)?.0);
         let found = found.map_err(|e| ArchiveError::at(&values.path, span.at, e))?;
@@ -92,12 +93,15 @@ fn check_volume(
             continue;
         }
         let place = Place::Time(time);
+        if time.nanoseconds > 999_999_999 {
+            to.warn(&values.path, place, format!("the time has {} nanoseconds, over a second", time.nanoseconds));
+        }
         if time < log.label.start {
-            let reason = format!("the time is before {} of the label", Shown(log.label.start));
+            let reason = format!("the time is before that of the label, {}", Shown(log.label.start));
             to.warn(&values.path, place, reason);
         }
         if time < *last {
-            to.warn(&values.path, place, format!("the time goes back, from {}", Shown(*last)));
+            to.warn(&values.path, place, format!("the time is before that of the previous record, {}", Shown(*last)));
         }
         *last = time;
         if time > finish {
@@ -162,9 +166,10 @@ impl Values<'_> {
             Ok(Converted::Atom(Atom::Double(number))) => number,
             Ok(_) => return,
             Err(e) => {
-                // The first value tells how all others are encoded.
+                // All values of a metric must be encoded like the first one.
                 let weight = if metric.instances.contains_key(&inst.word()) { Weight::Warning } else { Weight::Fatal };
-                let reason = format!("metric {}: a value of another encoding: {e}", self.name(pmid));
+                let reason =
+                    format!("metric {}: the encoding of a value does not match its type: {e}", self.name(pmid));
                 return to.add(&self.path, Place::Time(self.time), weight, reason);
             }
         };

@@ -6,7 +6,7 @@ use pmapi::Error;
 use super::{Decoded, Fields, Version};
 use crate::error::Bad;
 
-/// Label of an archive (`pmLogLabel`, pmGetArchiveLabel(3)). Texts are without the NUL that ends them.
+/// Label of an archive (`pmLogLabel`, pmGetArchiveLabel(3)). Texts do not include the terminating NUL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Label {
@@ -18,7 +18,7 @@ pub struct Label {
     pub start: Stamp,
     /// Number of the volume; -2 in the temporal index, -1 in the metadata.
     pub volume: i32,
-    /// Optional features, none of which is defined; 0 in version 2.
+    /// Flags of optional features, 0 in version 2. No feature is defined.
     pub features: u32,
     /// Name of the host that the values are from.
     pub host: Vec<u8>,
@@ -35,13 +35,13 @@ fn bad(at: usize, reason: impl Into<std::borrow::Cow<'static, str>>) -> Bad {
 }
 
 fn text(field: &[u8]) -> Vec<u8> {
-    // The last byte is always a NUL for libpcp.
+    // libpcp treats the last byte as a NUL, whatever it is.
     let field = &field[..field.len().saturating_sub(1)];
     field.split(|b| *b == 0).next().unwrap_or_default().to_vec()
 }
 
 impl Label {
-    /// Decodes the label at the start of a file's first bytes, of which 808 are enough.
+    /// Decodes the label from a file's first bytes. 808 bytes are enough.
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<Label> {
         let mut r = Fields::new(bytes);
         let (Ok(len), Ok(magic)) = (r.u32("label"), r.u32("label")) else {
@@ -60,7 +60,7 @@ impl Label {
             return Err(bad(r.pos(), "label ends without its length"));
         }
         if magic & !0xff != MAGIC {
-            return Err(bad(4, format!("magic number {magic:#x} is none of an archive")));
+            return Err(bad(4, format!("magic number {magic:#x} is not that of an archive")));
         }
         Ok(label)
     }

@@ -1,5 +1,7 @@
 //! Records of the metadata file: descriptors, instance domains, labels, texts.
 
+use std::ffi::CStr;
+
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::event::Stamp;
 use pmapi::{Error, InDom, PmId, RawLabel};
@@ -31,7 +33,8 @@ impl InstList {
         self.count as usize
     }
 
-    /// Iterates over the instances and the offsets of their names in the file. A deleted instance has none.
+    /// Iterates over the instances and the offsets of their names in the file. The offset is `None` for a deleted
+    /// instance.
     pub(crate) fn iter(self, file: &[u8]) -> impl Iterator<Item = (u32, Option<u64>)> + '_ {
         let at = self.at as usize;
         let words = |at: usize| words(file.get(at..at + 4 * self.len()).unwrap_or_default());
@@ -50,7 +53,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
 /// Returns the text at an offset of the file, up to its NUL.
 pub(crate) fn text_at(file: &[u8], at: u64) -> &[u8] {
     let rest = file.get(at as usize..).unwrap_or_default();
-    rest.split(|b| *b == 0).next().unwrap_or_default()
+    CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes)
 }
 
 /// Label set within the file.
@@ -93,7 +96,8 @@ impl LabelSpan {
 /// Length of a record's head and of its trailing length, in bytes.
 const AROUND: usize = 12;
 
-/// Decodes the record at an offset of the file, and returns the offset after it too; `None` at the end of the file.
+/// Decodes the record at an offset of the file, and also returns the offset after it. Returns `None` at the end of the
+/// file.
 pub(crate) fn next(file: &[u8], at: usize) -> Decoded<Option<(Meta<'_>, usize)>> {
     let rest = file.get(at..).unwrap_or_default();
     let mut head = Fields::new(rest);
@@ -135,7 +139,7 @@ fn desc<'a>(r: &mut Fields<'a>) -> Decoded<Meta<'a>> {
         semantics: r.i32("semantics")?,
         units: r.u32("units")?,
     };
-    // pmlogger of old wrote no number if there were no names.
+    // Old versions of pmlogger wrote no number if there were no names.
     let count = if r.left() == 0 { 0 } else { r.i32("number of names")? };
     let mut names = Vec::new();
     for _ in 0..count {
@@ -150,6 +154,7 @@ fn desc<'a>(r: &mut Fields<'a>) -> Decoded<Meta<'a>> {
 }
 
 fn indom<'a>(r: &mut Fields<'a>, version: Version, is_delta: bool, start: u64) -> Decoded<Meta<'a>> {
+    let body_len = r.left();
     let time = r.stamp(version)?;
     let indom = InDom::from_word(r.u32("instance domain")?);
     let count = u32::try_from(r.i32("number of instances")?).unwrap_or(0);
@@ -158,8 +163,10 @@ fn indom<'a>(r: &mut Fields<'a>, version: Version, is_delta: bool, start: u64) -
     let insts = r.bytes((count as usize).saturating_mul(4), "instances")?;
     let offsets = r.bytes((count as usize).saturating_mul(4), "offsets of names")?;
     let names = r.bytes(r.left(), "names")?;
-    // The last name that ends with a NUL: no offset may be beyond it.
+    // End of the last name that is terminated by a NUL. No offset may be beyond it.
     let end = names.iter().rposition(|b| *b == 0);
+    // Names usually follow each other.
+    let (mut is_apart, mut after) = (true, None);
     for (nth, (inst, offset)) in words(insts).zip(words(offsets)).enumerate() {
         let (inst, offset) = (inst as i32, offset as i32);
         if inst < 0 {
@@ -169,8 +176,39 @@ fn indom<'a>(r: &mut Fields<'a>, version: Version, is_delta: bool, start: u64) -
         if !is_deleted && !usize::try_from(offset).is_ok_and(|offset| end.is_some_and(|end| offset <= end)) {
             return Err(Bad::record(first + 4 * nth, format!("name of instance {inst} is outside of the record")));
         }
+        if !is_deleted && is_apart {
+            is_apart = after.is_none_or(|after| after < offset)
+                && names.get(..offset as usize).and_then(<[u8]>::last).is_none_or(|b| *b == 0);
+            after = Some(offset);
+        }
+    }
+    let limit = OVERLAP * body_len;
+    if !is_apart && is_longer(names, words(offsets), limit) {
+        return Err(Bad::record(
+            first,
+            format!("names of instances overlap, and have more than {limit} bytes together"),
+        ));
     }
     Ok(Meta::InDom { indom, list: InstList { time, is_delta, at, count } })
+}
+
+/// Bytes that the names of a record may have together, for each byte of the record. Instances may share a name. Without
+/// a limit, a small record could have many instances with a long name.
+const OVERLAP: usize = 16;
+
+/// Returns whether the names at some offsets, without those below 0, have more than `limit` bytes together.
+fn is_longer(names: &[u8], offsets: impl Iterator<Item = u32>, limit: usize) -> bool {
+    let mut left = Some(limit);
+    for offset in offsets.filter_map(|offset| usize::try_from(offset as i32).ok()) {
+        let rest = names.get(offset..).unwrap_or_default();
+        let most = left.unwrap_or(0).min(rest.len());
+        let len = rest.iter().take(most).position(|b| *b == 0).unwrap_or(most);
+        left = left.and_then(|left| left.checked_sub(len + 1));
+        if left.is_none() {
+            return true;
+        }
+    }
+    false
 }
 
 fn labels<'a>(r: &mut Fields<'a>, version: Version, start: u64) -> Decoded<Meta<'a>> {
@@ -201,7 +239,7 @@ fn labels<'a>(r: &mut Fields<'a>, version: Version, start: u64) -> Decoded<Meta<
 
 const MAX_JSON: u32 = 65535;
 const MAX_LABELS: i32 = 255;
-/// Bits of the level of labels that do not identify them: compound and optional.
+/// Bits of a level that are flags of the labels: compound and optional.
 const FLAGS: u32 = 0xc0;
 
 fn text<'a>(r: &mut Fields<'a>) -> Decoded<Meta<'a>> {

@@ -6,8 +6,12 @@ use pcp_pdu::result::ValueSets;
 use super::{Decoded, Fields, Version};
 use crate::error::Bad;
 
-/// Bytes before a record that its slice begins with: references to value blocks count from there.
+/// Number of bytes before the record at which a record's slice begins: references to value blocks count from there.
 pub(crate) const SLACK: usize = 8;
+
+/// Number of bytes at the start of a record's slice that hold its length, its time and the number of its value sets, in
+/// any version.
+pub(crate) const HEAD: usize = SLACK + 4 + 12 + 4;
 
 /// Length of the shortest record in bytes, which is a `<mark>`.
 pub(crate) const fn shortest(version: Version) -> usize {
@@ -20,12 +24,14 @@ pub(crate) const fn shortest(version: Version) -> usize {
 pub struct Record<'a> {
     /// Time of the values.
     pub time: Stamp,
-    /// Values of each metric; none in a `<mark>` record.
+    /// Values of each metric. Empty in a `<mark>` record.
     pub values: ValueSets<'a>,
+    /// Length of the record in its file, in bytes; 0 for a `<mark>` between two archives.
+    pub len: usize,
 }
 
 impl Record<'_> {
-    /// Returns whether this is a `<mark>` record: a gap in time, before and after which values must not be related.
+    /// Returns whether this is a `<mark>` record: a gap in time. Values before and after it must not be related.
     pub fn is_mark(&self) -> bool {
         self.values.is_empty()
     }
@@ -38,8 +44,9 @@ pub(crate) fn time(version: Version, record: &[u8]) -> Decoded<Stamp> {
     r.stamp(version)
 }
 
-/// Decodes a whole record. The slice begins [`SLACK`] bytes before the record and ends with it.
+/// Decodes and checks a whole record. The slice begins [`SLACK`] bytes before the record and ends with it.
 pub(crate) fn record(version: Version, bytes: &[u8]) -> Decoded<Record<'_>> {
+    let len = bytes.len().saturating_sub(SLACK);
     let bytes = bytes.get(..bytes.len().saturating_sub(4)).unwrap_or_default();
     let mut r = Fields::new(bytes);
     r.bytes(SLACK + 4, "length")?;
@@ -47,19 +54,24 @@ pub(crate) fn record(version: Version, bytes: &[u8]) -> Decoded<Record<'_>> {
     let at = r.pos();
     let count = r.count("number of metrics")?;
     if count == 0 {
-        return Ok(Record { time, values: ValueSets::empty() });
+        return Ok(Record { time, values: ValueSets::empty(), len });
     }
     let values = ValueSets::within(bytes, r.pos(), count);
     let values = values.map_err(|e| Bad::record(at.saturating_sub(SLACK), format!("values are damaged: {e}")))?;
-    Ok(Record { time, values })
+    Ok(Record { time, values, len })
 }
 
-/// Returns the value sets of a record, unchecked. The slice is that of [`record`].
-pub(crate) fn sets(version: Version, bytes: &[u8]) -> Decoded<ValueSets<'_>> {
-    let bytes = bytes.get(..bytes.len().saturating_sub(4)).unwrap_or_default();
+/// Returns the value sets of a record of `len` bytes, unchecked. The slice is that of [`record`], or the start of it.
+pub(crate) fn sets(version: Version, bytes: &[u8], len: usize) -> Decoded<ValueSets<'_>> {
+    let bytes = bytes.get(..bytes.len().min((SLACK + len).saturating_sub(4))).unwrap_or_default();
     let mut r = Fields::new(bytes);
     r.bytes(SLACK + 4, "length")?;
     r.stamp(version)?;
     let count = r.count("number of metrics")?;
     Ok(ValueSets::unchecked(bytes, r.pos(), count))
+}
+
+/// Returns the offset of the first value set in a record's slice.
+pub(crate) const fn first_set(version: Version) -> usize {
+    SLACK + 4 + version.stamp_len() + 4
 }

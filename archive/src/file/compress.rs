@@ -8,7 +8,7 @@ use super::find::SUFFIXES;
 
 /// Memory that a decoder may need for its window, in KiB: four times that of `xz -9`.
 #[cfg(feature = "xz")]
-const XZ_MEMORY: u32 = 256 * 1024;
+pub(super) const XZ_MEMORY: u32 = 256 * 1024;
 
 /// Bytes of a compressed or plain file.
 pub(super) enum Opened {
@@ -16,34 +16,39 @@ pub(super) enum Opened {
     Compressed(Box<dyn Read>),
 }
 
-/// Returns the decoder for a file that has been opened, by its name.
+/// Returns the decoder for an open file, chosen by the file's name.
 ///
 /// # Errors
-/// `Unsupported` for a compression that is unknown or whose feature is off; errors of the decoder.
+/// Errors of the decoder, or of the command in its place.
 pub(super) fn decoder(path: &Path, file: File) -> io::Result<Opened> {
-    let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+    let suffix = suffix(path);
     if !SUFFIXES.iter().any(|known| known.strip_prefix('.') == Some(suffix)) {
         return Ok(Opened::Plain(file));
     }
-    stream(suffix, BufReader::new(file)).map(Opened::Compressed)
+    stream(suffix, file).map(Opened::Compressed)
 }
 
-fn stream(suffix: &str, file: BufReader<File>) -> io::Result<Box<dyn Read>> {
-    match suffix {
+/// Returns the suffix of a file's name, without the dot.
+pub(super) fn suffix(path: &Path) -> &str {
+    path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default()
+}
+
+fn stream(suffix: &str, file: File) -> io::Result<Box<dyn Read>> {
+    Ok(match suffix {
         #[cfg(feature = "xz")]
-        "xz" => Ok(Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY))),
+        "xz" => Box::new(lzma_rust2::XzReader::new_mem_limit(BufReader::new(file), true, XZ_MEMORY)),
         #[cfg(feature = "xz")]
-        "lzma" => Ok(Box::new(lzma_rust2::LzmaReader::new_mem_limit(file, XZ_MEMORY, None)?)),
+        "lzma" => Box::new(lzma_rust2::LzmaReader::new_mem_limit(BufReader::new(file), XZ_MEMORY, None)?),
         #[cfg(feature = "zstd")]
-        "zst" => Ok(Box::new(ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?)),
-        #[cfg(feature = "gzip")]
-        "gz" | "z" => Ok(Box::new(flate2::bufread::MultiGzDecoder::new(file))),
-        #[cfg(feature = "bzip2")]
-        "bz2" | "bz" => Ok(Box::new(bzip2::bufread::MultiBzDecoder::new(file))),
-        _ => {
-            drop(file);
-            let reason = format!("compression .{suffix} is not supported by this build");
-            Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+        "zst" => {
+            let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(file));
+            Box::new(decoder.map_err(io::Error::other)?)
         }
-    }
+        #[cfg(feature = "gzip")]
+        "gz" | "z" => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(file))),
+        #[cfg(feature = "bzip2")]
+        "bz2" | "bz" => Box::new(bzip2::bufread::MultiBzDecoder::new(BufReader::new(file))),
+        "Z" => Box::new(super::lzw::Lzw::new(BufReader::new(file))?),
+        _ => Box::new(super::command::start(suffix, file)?),
+    })
 }

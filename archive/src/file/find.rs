@@ -1,7 +1,7 @@
 //! Names of archives and of their files.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -63,10 +63,15 @@ pub(crate) fn find(name: &Path) -> Result<Files> {
     let dir = name.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = name.file_name().unwrap_or_default().as_bytes();
     let base = if exists(name) { split(file).map_or(file, |(base, ..)| base) } else { file };
-    let mut found: BTreeMap<(u8, u32), (usize, PathBuf)> = BTreeMap::new();
     let entries = fs::read_dir(dir).map_err(|e| ArchiveError::io(dir, &e))?;
+    collect(dir, base, entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(|e| ArchiveError::io(dir, &e))))
+}
+
+/// Selects the files of an archive from names of files in its directory.
+fn collect(dir: &Path, base: &[u8], entries: impl Iterator<Item = Result<OsString>>) -> Result<Files> {
+    let mut found: BTreeMap<(u8, u32), (usize, PathBuf)> = BTreeMap::new();
     for entry in entries {
-        let entry = entry.map_err(|e| ArchiveError::io(dir, &e))?.file_name();
+        let entry = entry?;
         let Some((_, kind, rank)) = split(entry.as_bytes()).filter(|(of, ..)| *of == base) else { continue };
         let key = match kind {
             Kind::Meta => (0, 0),
@@ -99,42 +104,68 @@ pub(crate) fn find(name: &Path) -> Result<Files> {
 const ENOENT: i32 = 2;
 
 fn exists(name: &Path) -> bool {
-    let with = |suffix: &str| {
+    let is_compressed = SUFFIXES.iter().any(|suffix| {
         let mut name = name.as_os_str().to_owned();
         name.push(suffix);
         Path::new(&name).exists()
-    };
-    name.exists() || SUFFIXES.iter().any(|suffix| with(suffix))
+    });
+    name.exists() || is_compressed
+}
+
+/// Name of an archive in a list.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) path: PathBuf,
+    /// Names of the files of an archive from a directory: thousands of archives in a directory must not read it as
+    /// often.
+    entries: Option<Vec<OsString>>,
+}
+
+impl Named {
+    /// Finds the files of the archive.
+    ///
+    /// # Errors
+    /// Errors of [`find`].
+    pub(crate) fn files(self) -> Result<Files> {
+        match (self.entries, self.path.parent().zip(self.path.file_name())) {
+            (Some(entries), Some((dir, base))) => collect(dir, base.as_bytes(), entries.into_iter().map(Ok)),
+            _ => find(&self.path),
+        }
+    }
 }
 
 /// Expands a list of names, separated by commas, in which a directory stands for all archives in it.
 ///
 /// # Errors
 /// `PM_ERR_LOGFILE` for a list without an archive.
-pub(crate) fn expand(list: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn expand(list: &Path) -> Result<Vec<Named>> {
     let mut names = Vec::new();
     let parts = list.as_os_str().as_bytes().split(|b| *b == b',').filter(|part| !part.is_empty());
     for part in parts.map(|part| Path::new(OsStr::from_bytes(part))) {
-        if !part.is_dir() {
-            names.push(part.to_owned());
-            continue;
+        if part.is_dir() {
+            names.extend(inside(part)?);
+        } else {
+            names.push(Named { path: part.to_owned(), entries: None });
         }
-        let entries = fs::read_dir(part).map_err(|e| ArchiveError::io(part, &e))?;
-        let mut inside = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|e| ArchiveError::io(part, &e))?.file_name();
-            if let Some((base, Kind::Meta, _)) = split(entry.as_bytes()) {
-                inside.push(part.join(OsStr::from_bytes(base)));
-            }
-        }
-        inside.sort();
-        inside.dedup();
-        names.extend(inside);
     }
     match names.is_empty() {
         true => Err(ArchiveError::file(list, Error::LOGFILE, "there is no archive")),
         false => Ok(names),
     }
+}
+
+/// Returns the archives in a directory, by name.
+fn inside(dir: &Path) -> Result<impl Iterator<Item = Named>> {
+    let mut by_base: BTreeMap<Vec<u8>, (bool, Vec<OsString>)> = BTreeMap::new();
+    for entry in fs::read_dir(dir).map_err(|e| ArchiveError::io(dir, &e))? {
+        let entry = entry.map_err(|e| ArchiveError::io(dir, &e))?.file_name();
+        let Some((base, kind, _)) = split(entry.as_bytes()) else { continue };
+        let (has_meta, entries) = by_base.entry(base.to_owned()).or_default();
+        *has_meta |= kind == Kind::Meta;
+        entries.push(entry);
+    }
+    let archives = by_base.into_iter().filter(|(_, (has_meta, _))| *has_meta);
+    Ok(archives.map(|(base, (_, entries))| Named { path: dir.join(OsStr::from_bytes(&base)), entries: Some(entries) }))
 }
 
 #[cfg(test)]

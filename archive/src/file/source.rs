@@ -2,20 +2,30 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use pmapi::Error;
+use pmapi::file::open;
 
+#[cfg(feature = "xz")]
+use super::compress::suffix;
 use super::compress::{Opened, decoder};
+#[cfg(feature = "xz")]
+use super::xz::Blocks;
 use crate::error::{ArchiveError, Result};
 
 /// Largest decompressed file that is kept in memory; a larger one goes to a temporary file.
 const IN_MEMORY: usize = 4 << 20;
 /// Bytes that are decompressed at once.
 const CHUNK: usize = 1 << 16;
-/// `O_NONBLOCK`: opening a FIFO without a writer must not block.
-const NON_BLOCKING: i32 = 0o4000;
+/// Bytes of a file that are read into memory at once even if the file has fewer on the disk.
+const SMALL: u64 = 64 << 20;
+/// Largest ratio of a file's length to its size on the disk beyond [`SMALL`]. File systems that compress have a ratio
+/// of up to 10.
+const SPARSE: u64 = 16;
+/// Bytes in a block of `st_blocks`.
+const BLOCK: u64 = 512;
 
 /// Open file, decompressed.
 #[derive(Debug)]
@@ -28,27 +38,39 @@ pub(crate) struct Source {
 enum Data {
     File(File),
     Memory(Vec<u8>),
+    /// Blocks that are decompressed when they are needed.
+    #[cfg(feature = "xz")]
+    Blocks(Blocks),
 }
 
-fn open(path: &Path) -> io::Result<Opened> {
-    let file = File::options().read(true).custom_flags(NON_BLOCKING).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not a regular file"));
+/// Checks that so many bytes of a file may be read into memory: the holes of a sparse file must not use it up.
+fn check_holes(path: &Path, file: &File, wanted: u64) -> Result {
+    if wanted <= SMALL {
+        return Ok(());
     }
-    decoder(path, file)
+    let held = file.metadata().map_err(|e| ArchiveError::io(path, &e))?.blocks().saturating_mul(BLOCK);
+    if wanted <= SMALL.max(held.saturating_mul(SPARSE)) {
+        return Ok(());
+    }
+    let reason = format!("{wanted} bytes are to be read, but the file has only {held} on the disk");
+    Err(ArchiveError::file(path, Error::LOGREC, reason))
 }
 
-/// Reads a file to its end, decompressed, at most `limit` bytes of a compressed one.
+/// Reads a whole file. A compressed file is decompressed, to at most `limit` bytes.
 ///
 /// # Errors
-/// `-errno` for a file that cannot be read; `PM_ERR_LOGREC` for damaged compressed data and for more than `limit` bytes.
+/// `-errno` for a file that cannot be read; `PM_ERR_LOGREC` for damaged compressed data, for more than `limit` bytes,
+/// and for a large file that consists of holes.
 pub(crate) fn whole(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let fail = |e: io::Error| ArchiveError::io(path, &e);
     let mut bytes = Vec::new();
-    match open(path).map_err(fail)? {
-        Opened::Plain(mut file) => {
-            bytes.reserve_exact(file.metadata().map_err(fail)?.len() as usize);
-            file.read_to_end(&mut bytes).map_err(fail)?;
+    match open(path).and_then(|file| decoder(path, file)).map_err(fail)? {
+        Opened::Plain(file) => {
+            let len = file.metadata().map_err(fail)?.len();
+            check_holes(path, &file, len)?;
+            bytes.reserve_exact(usize::try_from(len).unwrap_or_default());
+            // What is written meanwhile counts at the next time.
+            file.take(len).read_to_end(&mut bytes).map_err(fail)?;
         }
         Opened::Compressed(decoder) => {
             decoder.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(fail)?;
@@ -62,18 +84,27 @@ fn check(path: &Path, len: u64, limit: u64) -> Result {
     if len <= limit {
         return Ok(());
     }
-    let reason = format!("more than {limit} bytes after decompression, which is the limit");
+    let reason = format!("the file has more than {limit} bytes after decompression, which is the limit");
     Err(ArchiveError::file(path, Error::LOGREC, reason))
 }
 
 impl Source {
-    /// Opens a file. A compressed one is decompressed, into memory or an unnamed temporary file, `limit` bytes at most.
+    /// Opens a file. A compressed file is decompressed into memory or an unnamed temporary file, to at most `limit`
+    /// bytes. If it consists of several blocks with an index, blocks are decompressed when they are needed.
     ///
     /// # Errors
     /// Errors of [`whole`].
     pub(crate) fn open(path: &Path, limit: u64) -> Result<Source> {
         let fail = |e: io::Error| ArchiveError::io(path, &e);
-        let data = match open(path).map_err(fail)? {
+        let file = open(path).map_err(fail)?;
+        #[cfg(feature = "xz")]
+        if suffix(path) == "xz" {
+            if let Some(blocks) = Blocks::open(&file).map_err(fail)? {
+                check(path, blocks.len(), limit)?;
+                return Ok(Source { path: path.to_owned(), data: Data::Blocks(blocks) });
+            }
+        }
+        let data = match decoder(path, file).map_err(fail)? {
             Opened::Plain(file) => Data::File(file),
             Opened::Compressed(decoder) => Self::decompress(path, decoder, limit)?,
         };
@@ -111,7 +142,7 @@ impl Source {
         &self.path
     }
 
-    /// Returns the length in bytes, now: an archive may grow.
+    /// Returns the present length in bytes. An archive may grow.
     ///
     /// # Errors
     /// `-errno` for a file whose length cannot be read.
@@ -119,6 +150,19 @@ impl Source {
         match &self.data {
             Data::File(file) => Ok(file.metadata().map_err(|e| ArchiveError::io(&self.path, &e))?.len()),
             Data::Memory(bytes) => Ok(bytes.len() as u64),
+            #[cfg(feature = "xz")]
+            Data::Blocks(blocks) => Ok(blocks.len()),
+        }
+    }
+
+    /// Checks that so many bytes may be read at once.
+    ///
+    /// # Errors
+    /// `PM_ERR_LOGREC` for a large number of bytes of a file that consists of holes.
+    pub(crate) fn check_holes(&self, wanted: usize) -> Result {
+        match &self.data {
+            Data::File(file) => check_holes(&self.path, file, wanted as u64),
+            _ => Ok(()),
         }
     }
 
@@ -135,6 +179,8 @@ impl Source {
                     let mut from = bytes.get(offset as usize + done..).unwrap_or_default();
                     from.read(rest)
                 }
+                #[cfg(feature = "xz")]
+                Data::Blocks(blocks) => blocks.read_at(rest, offset + done as u64),
             };
             match read {
                 Ok(0) => break,

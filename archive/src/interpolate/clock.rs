@@ -2,7 +2,7 @@
 
 use pcp_pdu::event::Stamp;
 
-/// Seconds for which the sum below fits into its integers: 272 years.
+/// Differences from this number of seconds on (272 years) would overflow the integers below.
 const FAR: u64 = 1 << 33;
 
 /// Returns the seconds from `start` to `time`.
@@ -18,7 +18,7 @@ pub(super) fn seconds_between(start: Stamp, time: Stamp) -> f64 {
         return seconds as f64 + nano as f64 / NANO as f64;
     }
     let magnitude = u128::from(nano.unsigned_abs());
-    // The quotient has 64 significant bits; `shift` of the bits are behind the point.
+    // The quotient has 64 significant bits; `shift` of them are fractional.
     let mut shift = 94 - (u128::BITS - magnitude.leading_zeros());
     if (magnitude << shift) / NANO >= 1 << 64 {
         shift -= 1;

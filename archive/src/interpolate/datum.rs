@@ -1,4 +1,4 @@
-//! Values, and what is between two of them.
+//! Values, and interpolation between two of them.
 
 use std::sync::Arc;
 
@@ -54,15 +54,15 @@ impl Datum {
     }
 }
 
-/// How the values of a metric are interpolated.
+/// Kind of interpolation for the values of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// The value persists until the next one.
     Discrete,
-    /// A value needs one before it and one after it.
+    /// There is a value only between two records.
     Instant,
-    /// A value lies on the line between the ones before it and after it. `None` stands for semantics without a name,
-    /// which libpcp treats as those of a counter but for `<mark>`s.
+    /// Linear interpolation. `None` stands for unknown semantics, which libpcp treats like those of a counter, except
+    /// at `<mark>`s.
     Line(Option<Semantics>),
 }
 
@@ -88,7 +88,7 @@ pub(super) fn is_number(ty: Type) -> bool {
 /// Value with its time in seconds.
 pub(super) type Timed<'a> = (f64, &'a Datum);
 
-/// Computes the value at a time from the last one at or before it and the first one at or after it.
+/// Computes the value at a time from the last value at or before it and the first value at or after it.
 pub(super) fn between(
     time: f64,
     prior: Timed<'_>,
@@ -112,7 +112,7 @@ pub(super) fn between(
     }
 }
 
-/// Computes a value on the line between two, in the order of libpcp's operations: the last digits depend on it.
+/// Interpolates linearly between two values. The order of operations is libpcp's, because the last digits depend on it.
 fn line(time: f64, prior: Timed<'_>, next: Timed<'_>, ty: Type, wrap: Wrap) -> Option<Datum> {
     let (since, span) = (time - prior.0, next.0 - prior.0);
     let (from, to) = (prior.1, next.1);
@@ -197,7 +197,7 @@ mod tests {
             let top = if matches!(ty, Type::I32 | Type::U32) { u64::from(u32::MAX) } else { u64::MAX };
             let (from, to) = (top - 3, 12);
             let wrapped = value(ty, COUNTER, from, to, &wraps);
-            // A signed counter of -4 has not fallen.
+            // A signed counter of -4 that is read as unsigned has not fallen.
             assert_eq!(wrapped, 0, "{ty:?}");
         }
         let big = u64::MAX - 80;

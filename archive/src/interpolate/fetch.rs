@@ -1,4 +1,4 @@
-//! The interpolator.
+//! Fetches of interpolated values.
 
 use pcp_pdu::event::Stamp;
 use pcp_pdu::profile::Profile;
@@ -34,17 +34,17 @@ pub struct Interpolator<'a> {
     reach: Reach<'a>,
     table: Table,
     rules: Interpolation,
-    /// Index in the table of each requested metric.
+    /// For each requested metric, its index in the table.
     order: Vec<usize>,
     origin: Stamp,
     step: i64,
     /// Whether the table has the values around the last time.
     is_placed: bool,
-    /// End of the archive when it was last looked at.
+    /// End of the archive at the last check.
     end: Option<f64>,
     /// Instances that may have a value, in their order.
     active: Vec<u32>,
-    /// Instances to become active when reading backward, those of the earliest deaths first.
+    /// Instances that become active when reading backward, those with the earliest deaths first.
     buried: Vec<u32>,
     values: Vec<(u32, Datum)>,
 }
@@ -53,7 +53,8 @@ pub struct Interpolator<'a> {
 const SLACK: f64 = 0.001;
 
 impl Archive {
-    /// Returns an interpolator at the start, whose step is a second, for the instances of metrics in a profile.
+    /// Returns an interpolator for the metrics' instances in a profile. It begins at the start of the archive, with a
+    /// step of one second.
     pub fn interpolator(&self, pmids: &[PmId], profile: &Profile, rules: Interpolation) -> Interpolator<'_> {
         Interpolator::new(self.cursor(), pmids, profile, rules)
     }
@@ -79,8 +80,8 @@ impl<'a> Interpolator<'a> {
         }
     }
 
-    /// Sets the time of the next fetch, and the nanoseconds between fetches (pmSetMode(3)): backward if they are
-    /// negative or 0.
+    /// Sets the time of the next fetch, and the step between fetches in nanoseconds (pmSetMode(3)). A step that is
+    /// negative or 0 means backward.
     pub fn seek(&mut self, origin: Stamp, step: i64) {
         (self.origin, self.step, self.is_placed, self.end) = (origin, step, false, None);
         self.table.metrics.iter_mut().for_each(|metric| metric.had_values = false);
@@ -95,8 +96,8 @@ impl<'a> Interpolator<'a> {
         if self.step > 0 { Direction::Forward } else { Direction::Backward }
     }
 
-    /// Returns the values at the origin, and moves the origin by the step; `None` outside of the archive, after whose
-    /// end more may follow if it grows.
+    /// Returns the values at the origin, and moves the origin by the step. Returns `None` outside of the archive. If
+    /// the archive grows, a later call may return values.
     ///
     /// # Errors
     /// Errors of [`Cursor::forward`]; `PM_ERR_LOGREC` for a damaged value of a wanted metric. The origin does not move
@@ -122,7 +123,7 @@ impl<'a> Interpolator<'a> {
         if at < -SLACK {
             return Ok(true);
         }
-        // Without slack when it is looked at, as in libpcp.
+        // As in libpcp, the end is checked without slack when it is read.
         if self.end.is_none_or(|end| at > end + SLACK) {
             let end = self.reach.seconds(self.reach.cursor().archive().end()?);
             if self.end.is_some_and(|old| end > old) {
@@ -134,13 +135,13 @@ impl<'a> Interpolator<'a> {
         Ok(false)
     }
 
-    /// Reads what the values at a time depend on.
+    /// Reads the records that the values at a time depend on.
     fn read(&mut self, time: Stamp, at: f64) -> Result {
         let direction = self.direction();
         let is_first = !self.is_placed;
         if is_first {
             self.place(time)?;
-            // Records of the very time are read ahead.
+            // Reading forward includes the records of exactly this time.
             while direction == Direction::Backward && !self.reach.is_beyond(at, Direction::Forward) {
                 self.reach.read(Direction::Forward, Some(at), &mut self.table)?;
             }
@@ -155,7 +156,7 @@ impl<'a> Interpolator<'a> {
         self.look_on(at)
     }
 
-    /// Forgets all that was read, and begins at a time.
+    /// Discards all that was read, and starts at a time.
     fn place(&mut self, time: Stamp) -> Result {
         self.table.clear();
         self.reach.seek(time);
@@ -165,7 +166,7 @@ impl<'a> Interpolator<'a> {
         if self.direction() == Direction::Forward {
             return Ok(());
         }
-        // A discrete value needs none after it.
+        // A discrete value does not need a value after it.
         for nth in 0..self.table.metrics.len() {
             if self.table.metrics.get(nth).is_some_and(|metric| metric.kind == Kind::Discrete) {
                 let path = self.reach.cursor().archive().meta_path();
@@ -179,18 +180,22 @@ impl<'a> Interpolator<'a> {
         Ok(())
     }
 
-    /// Finds the first values on the other side of a time, against the direction.
+    /// Finds the first values before a time, with respect to the direction.
     fn look_back(&mut self, at: f64) -> Result {
         let direction = self.direction();
         let is_wanted = |metric: &Metric| direction == Direction::Forward || metric.needs_next;
-        let is_known = |series: &&Series| {
-            let nearest = match direction {
-                Direction::Forward => series.events.front().is_some_and(|event| event.time <= at),
-                Direction::Backward => series.events.back().is_some_and(|event| event.time >= at),
-            };
-            nearest && series.is_alive(at) && self.table.metric_of(series).is_some_and(is_wanted)
-        };
-        let known = self.table.series.iter().filter(is_known).count();
+        let known = self
+            .table
+            .series
+            .iter()
+            .filter(|series| {
+                let nearest = match direction {
+                    Direction::Forward => series.events.front().is_some_and(|event| event.time <= at),
+                    Direction::Backward => series.events.back().is_some_and(|event| event.time >= at),
+                };
+                nearest && series.is_alive(at) && self.table.metric_of(series).is_some_and(is_wanted)
+            })
+            .count();
         self.table.pending = self.table.alive(at, is_wanted).saturating_sub(known);
         let against = opposite(direction);
         while self.table.pending > 0 && !self.reach.is_done(against) && !self.reach.has_mark(at, against) {
@@ -200,7 +205,7 @@ impl<'a> Interpolator<'a> {
         Ok(())
     }
 
-    /// Adds the instances to the active ones whose time has come.
+    /// Makes those instances active whose time has been reached.
     fn activate(&mut self, at: f64, is_first: bool) {
         let direction = self.direction();
         let is_due = |time: f64| match direction {
@@ -210,7 +215,7 @@ impl<'a> Interpolator<'a> {
         let before = self.active.len();
         let Interpolator { table, active, .. } = self;
         if is_first {
-            // These were read in both directions.
+            // Both directions were read, so `upcoming` has instances before and after the time.
             let Table { upcoming, series, .. } = table;
             upcoming.retain(|(_, nth)| {
                 let events = series.get(*nth as usize).map(|series| &series.events);
@@ -237,16 +242,17 @@ impl<'a> Interpolator<'a> {
         }
         if self.active.len() > before {
             let series = &self.table.series;
-            let key = |nth: &u32| series.get(*nth as usize).map(|series| (series.metric, series.inst.word()));
-            self.active.sort_unstable_by_key(key);
+            self.active.sort_unstable_by_key(|nth| {
+                series.get(*nth as usize).map(|series| (series.metric, series.inst.word()))
+            });
         }
     }
 
-    /// Reads on in the direction until the active instances have a value there, or cannot have one.
+    /// Reads on in the direction until each active instance has a value beyond the time, or cannot have one.
     fn look_on(&mut self, at: f64) -> Result {
         let (direction, epoch) = (self.direction(), self.reach.epoch(at));
         let is_done = self.reach.is_done(direction);
-        // No instance has a value outside of its life.
+        // An instance has values only during its life.
         let (mut earliest, mut latest) = (f64::INFINITY, f64::NEG_INFINITY);
         let Interpolator { table, active, .. } = self;
         active.retain(|nth| {
@@ -303,7 +309,7 @@ impl<'a> Interpolator<'a> {
                 metric.failure = Some(Error::TYPE);
                 continue;
             }
-            // No client may compute a rate from the values before and after a gap.
+            // Clients must not compute a rate from the values before and after a gap.
             if metric.kind.is_counter() && has_passed && metric.had_values {
                 continue;
             }
@@ -331,16 +337,16 @@ impl<'a> Interpolator<'a> {
 
 /// Whether the value of an active instance at the requested time is known.
 enum Outlook {
-    /// It is known, or known to be missing at this time.
+    /// The value, or its absence, is known.
     Known,
-    /// Its value depends on records that have not been read.
+    /// The value depends on records that have not been read.
     Open,
-    /// It has no value at this time or beyond, except after another one is read.
+    /// The instance has no value at this time or beyond, unless a later record has one.
     Gone,
 }
 
 impl Series {
-    /// Returns the last value at or before a time and the first one at or after it, without a `<mark>` between.
+    /// Returns the last value at or before a time and the first one at or after it, unless a `<mark>` is between.
     fn around(&self, at: f64, epoch: i64) -> (Option<&Event>, Option<&Event>) {
         let after = self.events.iter().position(|event| event.time > at).unwrap_or(self.events.len());
         let is_near = |event: &&Event| event.epoch == epoch;

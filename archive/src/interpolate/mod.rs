@@ -1,9 +1,9 @@
 //! Values at any time, from the records around it (`PM_MODE_INTERP` of pmSetMode(3)).
 //!
-//! An [`Interpolator`] returns the values at an origin, and then at times that a step leads to, forward or back. It
-//! reads each record once: records ahead of the time are read when an instance has no value after it yet, and their
-//! values are kept until the time has passed them. So the cost of a whole grid is that of reading the records and of
-//! the values that are returned, however sparse those in the records are.
+//! An [`Interpolator`] returns the values at an origin, and then at regular steps forward or backward. It reads each
+//! record once. It reads ahead while an instance has no value after the requested time, and keeps values until the time
+//! has passed them. So the cost of a whole grid is that of reading the records and returning the values, however sparse
+//! the recorded values are.
 
 mod clock;
 mod datum;
@@ -15,19 +15,19 @@ mod table;
 pub use fetch::Interpolator;
 pub use sample::{Interpolated, InterpolatedSet};
 
-/// Which value an instant or discrete metric has between two records.
+/// Rule for the value of an instant or discrete metric between two records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Rule {
     /// Value of the record before, as libpcp did before PCP 6.3.2.
     Before632,
-    /// Value of the nearer record, or of the one before if both are equally near, as libpcp does since PCP 6.3.2. Text
-    /// and other values that are no numbers are those of the record before.
+    /// Value of the nearer record, or of the one before if both are equally near, as libpcp does since PCP 6.3.2. Texts
+    /// and other values that are not numbers are those of the record before.
     #[default]
     Since632,
 }
 
-/// What a counter that falls from one record to the next means.
+/// Meaning of a counter that falls from one record to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Wrap {
@@ -38,18 +38,18 @@ pub enum Wrap {
     Wraps,
 }
 
-/// What `<mark>` records mean.
+/// Treatment of `<mark>` records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Marks {
     /// Values before and after a `<mark>` are not related.
     #[default]
     Separate,
-    /// `<mark>`s are as if they were not there (an empty `PCP_IGNORE_MARK_RECORDS`).
+    /// `<mark>`s are skipped (an empty `PCP_IGNORE_MARK_RECORDS`).
     Ignored,
 }
 
-/// Rules of interpolation: what is between two records.
+/// Rules of interpolation between two records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Interpolation {
     rule: Rule,
@@ -63,19 +63,19 @@ impl Interpolation {
         Interpolation::default()
     }
 
-    /// Sets which value an instant or discrete metric has between two records.
+    /// Sets the rule for the value of an instant or discrete metric between two records.
     pub fn rule(mut self, rule: Rule) -> Interpolation {
         self.rule = rule;
         self
     }
 
-    /// Sets what a falling counter means.
+    /// Sets the meaning of a falling counter.
     pub fn wrap(mut self, wrap: Wrap) -> Interpolation {
         self.wrap = wrap;
         self
     }
 
-    /// Sets what `<mark>` records mean.
+    /// Sets the treatment of `<mark>` records.
     pub fn marks(mut self, marks: Marks) -> Interpolation {
         self.marks = marks;
         self

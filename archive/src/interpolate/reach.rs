@@ -9,6 +9,7 @@ use super::clock::seconds_between;
 use super::table::{Place, Table};
 use crate::cursor::{Cursor, Direction, Step};
 use crate::error::Result;
+use crate::window::Extent;
 
 /// Range of time that has been read.
 #[derive(Debug)]
@@ -19,15 +20,15 @@ pub(super) struct Reach<'a> {
     marks_mean: Marks,
     /// Time at which reading began.
     from: Stamp,
-    /// Times of the last records that were read ahead and behind.
+    /// Times of the latest and of the earliest record that was read.
     high: f64,
     low: f64,
-    /// Whether all records ahead, or behind, have been read.
+    /// Whether all records ahead have been read, and whether all records behind have.
     is_end: bool,
     is_start: bool,
     /// Times of the `<mark>`s in the range.
     pub(super) marks: VecDeque<f64>,
-    /// Number of the part of the archive before the first of `marks`.
+    /// Number of the part of the archive that ends at the first of `marks`.
     epoch: i64,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Reach<'a> {
         seconds_between(self.start, time)
     }
 
-    /// Begins anew at a time.
+    /// Starts again at a time.
     pub(super) fn seek(&mut self, time: Stamp) {
         self.ahead.seek(time);
         self.behind.seek(time);
@@ -69,12 +70,12 @@ impl<'a> Reach<'a> {
         (self.epoch, self.from) = (0, time);
     }
 
-    /// Lets an archive that has grown be read on.
+    /// Allows reading on in an archive that has grown.
     pub(super) fn has_grown(&mut self) {
         self.is_end = false;
     }
 
-    /// Returns whether nothing is left in a direction.
+    /// Returns whether all records in a direction have been read.
     pub(super) fn is_done(&self, direction: Direction) -> bool {
         match direction {
             Direction::Forward => self.is_end,
@@ -82,7 +83,7 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// Returns whether the records at a time, and one beyond it in the direction, have been read.
+    /// Returns whether all records at a time have been read, and one beyond it in the direction.
     pub(super) fn is_beyond(&self, time: f64, direction: Direction) -> bool {
         match direction {
             Direction::Forward => self.is_end || self.high > time,
@@ -103,7 +104,8 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// Returns whether there is a `<mark>` from a time on against the direction, and forgets it.
+    /// Returns whether there is a `<mark>` at a time or before it with respect to the direction, and removes the
+    /// `<mark>`.
     pub(super) fn passes_mark(&mut self, time: f64, direction: Direction) -> bool {
         let before = self.marks.len();
         match direction {
@@ -131,7 +133,7 @@ impl<'a> Reach<'a> {
             Direction::Forward => &mut self.ahead,
             Direction::Backward => &mut self.behind,
         };
-        let (span, stamp) = match cursor.find(direction)? {
+        let (span, stamp) = match cursor.find(direction, Extent::Few)? {
             Step::Record(span, time) => (Some(span), time),
             Step::Mark(time) => (None, time),
             Step::End => {
@@ -144,25 +146,21 @@ impl<'a> Reach<'a> {
         };
         let time = seconds_between(self.start, stamp);
         match direction {
-            // Records of the very time are read ahead.
+            // Reading forward includes the records of exactly this time.
             Direction::Backward if stamp >= self.from => return Ok(()),
             Direction::Forward => self.high = time,
             Direction::Backward => self.low = time,
         }
-        let sets = match span {
-            Some(span) => cursor.sets(span)?,
-            None => pcp_pdu::result::ValueSets::empty(),
-        };
-        if !sets.is_empty() {
-            let epoch = match direction {
-                Direction::Forward => self.epoch + self.marks.len() as i64,
-                Direction::Backward => self.epoch,
-            };
-            let added = table.add(sets, &Place { time, epoch, direction, limit });
-            return match (added, span) {
-                (Err(reason), Some(span)) => Err(cursor.damage(span, reason)),
-                _ => Ok(()),
-            };
+        if let Some(span) = span {
+            table.begin();
+            if cursor.look(span, table.metrics.len(), |word, at| table.take(word, at))? > 0 {
+                let epoch = match direction {
+                    Direction::Forward => self.epoch + self.marks.len() as i64,
+                    Direction::Backward => self.epoch,
+                };
+                let added = table.add(cursor.sets(span)?, &Place { time, epoch, direction, limit });
+                return added.map_err(|reason| cursor.damage(span, reason));
+            }
         }
         if self.marks_mean == Marks::Separate {
             match direction {

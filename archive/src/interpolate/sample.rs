@@ -41,12 +41,13 @@ impl<'i> InterpolatedSet<'i> {
     }
 
     /// Returns the error in place of values: `PM_ERR_PMID_LOG` for a metric that the archive does not have,
-    /// `PM_ERR_TYPE` for a counter that is no number.
+    /// `PM_ERR_TYPE` for a counter that is not numeric.
     pub fn error(&self) -> Option<Error> {
         self.metric.failure
     }
 
-    /// Iterates over the instances in the order of their identifiers, `None` for a singular metric, and their values.
+    /// Iterates over the instances, in the order of their identifiers, and their values. The instance is `None` for a
+    /// singular metric.
     pub fn values(&self) -> impl ExactSizeIterator<Item = (Option<Inst>, RawValue<'i>)> + use<'i> {
         let range = if self.metric.failure.is_some() { 0..0 } else { self.metric.values.clone() };
         let (table, ty) = (self.table, self.metric.ty);

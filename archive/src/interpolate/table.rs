@@ -1,4 +1,4 @@
-//! Wanted metrics, and what has been read of their instances.
+//! Wanted metrics, and their instances' values that have been read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,18 +17,20 @@ use crate::meta::{Lifetime, Metadata};
 
 /// Wanted metrics and instances.
 ///
-/// An instance has a place in the table once a value of it is read: an archive may have a million combinations of metrics
-/// and instances of which few have values.
+/// An instance enters the table when its first value is read: an archive may have a million combinations of metrics and
+/// instances, few of them with values.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) metrics: Vec<Metric>,
     by_pmid: HashMap<u32, usize>,
     domains: Vec<Domain>,
     pub(super) series: Vec<Series>,
-    /// Instances that have got a first value, each with its time, in the order of reading.
+    /// Instances whose first value has been read, each with its time, in the order of reading.
     pub(super) upcoming: VecDeque<(f64, u32)>,
     /// Number of instances that are searched for.
     pub(super) pending: usize,
+    /// Metrics that a record has, and the offsets of their value sets.
+    places: Vec<(usize, usize)>,
 }
 
 /// Wanted metric.
@@ -41,7 +43,7 @@ pub(super) struct Metric {
     pub(super) needs_next: bool,
     /// Error in place of values, in any fetch.
     pub(super) refusal: Option<Error>,
-    /// Index of the instance domain; `None` for a metric that has no values.
+    /// Index of the instance domain. `None` for a metric without values.
     domain: Option<usize>,
     is_singular: bool,
     /// Instances in the table.
@@ -64,7 +66,7 @@ pub(super) struct Series {
     pub(super) death: f64,
     /// Values in the order of time.
     pub(super) events: VecDeque<Event>,
-    /// Whether the instance is among the active ones, or about to be.
+    /// Whether the instance is active, or about to become active.
     pub(super) is_queued: bool,
     /// Whether a value is searched for.
     pub(super) is_pending: bool,
@@ -94,10 +96,10 @@ struct Domain {
     places: HashMap<u32, usize>,
 }
 
-/// Instance domains with fewer instances at any time have neither births nor deaths, as in libpcp.
+/// Births and deaths of instances are tracked only for domains with this many instances at some time, as in libpcp.
 const FEW: usize = 16;
 
-/// Most instances of metrics in the table, each with some 200 bytes.
+/// Largest number of instances of metrics in the table. Each needs some 200 bytes.
 const MOST: usize = 1 << 22;
 
 impl Domain {
@@ -162,7 +164,7 @@ impl Table {
             let desc = meta.raw_desc(*pmid).ok();
             let ty = desc.map_or(Ok(Type::NoSupport), |desc| Type::from_code(desc.ty));
             let indom = desc.and_then(|desc| desc.indom);
-            // libpcp has no values of an unknown type, and takes `PM_TYPE_NOSUPPORT` for a missing descriptor.
+            // libpcp has no values of an unknown type, and treats `PM_TYPE_NOSUPPORT` as a missing descriptor.
             let domain = ty.is_ok_and(|ty| ty != Type::NoSupport).then(|| {
                 *indexes.entry(indom).or_insert_with(|| {
                     let new = indom.map_or_else(Domain::singular, |indom| Domain::new(meta, start, indom, profile));
@@ -186,7 +188,15 @@ impl Table {
                 failure: None,
             });
         }
-        Table { metrics, by_pmid, domains, series: Vec::new(), upcoming: VecDeque::new(), pending: 0 }
+        Table {
+            metrics,
+            by_pmid,
+            domains,
+            series: Vec::new(),
+            upcoming: VecDeque::new(),
+            pending: 0,
+            places: Vec::new(),
+        }
     }
 
     /// Returns the index of a metric.
@@ -221,7 +231,7 @@ impl Table {
     /// Puts all instances of a metric into the table, and returns their indexes.
     ///
     /// # Errors
-    /// The reason if the table would have more than [`MOST`].
+    /// The reason, if the table would exceed [`MOST`].
     pub(super) fn add_all(&mut self, nth: usize) -> Result<Range<u32>, String> {
         let first = self.series.len() as u32;
         let Some(metric) = self.metrics.get_mut(nth) else { return Ok(first..first) };
@@ -236,10 +246,13 @@ impl Table {
         Ok(first..self.series.len() as u32)
     }
 
-    /// Counts the instances that exist at a time, of the metrics that `is_wanted` says.
+    /// Counts the instances that exist at a time, of the metrics for which `is_wanted` returns true.
     pub(super) fn alive(&self, at: f64, is_wanted: impl Fn(&Metric) -> bool) -> usize {
-        let alive = |domain: &Domain| domain.lives.iter().filter(|life| life.birth <= at && at <= life.death).count();
-        let counts: Vec<usize> = self.domains.iter().map(alive).collect();
+        let counts: Vec<usize> = self
+            .domains
+            .iter()
+            .map(|domain| domain.lives.iter().filter(|life| life.birth <= at && at <= life.death).count())
+            .collect();
         let wanted = self.metrics.iter().filter(|metric| is_wanted(metric));
         wanted.filter_map(|metric| counts.get(metric.domain?)).sum()
     }
@@ -256,26 +269,30 @@ impl Table {
         }
     }
 
-    /// Adds the values of a record.
+    /// Adds the values of a record whose value sets [`Table::take`] has located.
     ///
     /// # Errors
     /// The reason why the record is damaged, or the table too large.
     pub(super) fn add(&mut self, sets: ValueSets<'_>, place: &Place) -> Result<(), String> {
-        let (mut count, mut left) = (0, self.metrics.len());
-        for (at, word) in sets.heads() {
-            count += 1;
-            let Some(metric) = self.by_word(word) else { continue };
-            let (set, _) = ValueSet::at(sets.pdu(), at).ok_or_else(|| format!("value set {count} is damaged"))?;
-            self.add_set(metric, set, place)?;
-            left = left.saturating_sub(1);
-            if left == 0 {
-                return Ok(());
-            }
-        }
-        match count == sets.len() {
-            true => Ok(()),
-            false => Err(format!("value set {} of {} is damaged", count + 1, sets.len())),
-        }
+        let places = std::mem::take(&mut self.places);
+        let added = places.iter().try_for_each(|(metric, at)| {
+            let set = ValueSet::at(sets.pdu(), *at).map(|(set, _)| set);
+            set.map_or(Ok(()), |set| self.add_set(*metric, set, place))
+        });
+        self.places = places;
+        added
+    }
+
+    /// Clears the positions of the previous record's value sets.
+    pub(super) fn begin(&mut self) {
+        self.places.clear();
+    }
+
+    /// If the metric with a PMID is wanted, stores the position of its value set. Returns whether it is wanted.
+    pub(super) fn take(&mut self, word: u32, at: usize) -> bool {
+        let metric = self.by_word(word);
+        self.places.extend(metric.map(|metric| (metric, at)));
+        metric.is_some()
     }
 
     fn add_set(&mut self, nth: usize, set: ValueSet<'_>, place: &Place) -> Result<(), String> {
@@ -286,7 +303,7 @@ impl Table {
         for (inst, raw) in set.values() {
             count += 1;
             let inst = if metric.is_singular { None } else { inst };
-            // Most records have the instances in the order of the one before.
+            // Most records have their instances in the same order as the record before.
             let at = match series.get(next) {
                 Some(guess) if guess.inst == inst && guess.metric as usize == nth => next,
                 _ => match (metric.found.get(&inst.word()), domain.places.get(&inst.word())) {
@@ -308,7 +325,7 @@ impl Table {
                 format!("a value of metric {} is not encoded as its type, {:?}, is", metric.pmid, metric.ty)
             })?;
             let is_new = place.add(found, datum);
-            // Against the direction any instance that exists is searched for, otherwise single ones.
+            // Against the direction, all existing instances are searched for, otherwise only single ones.
             let is_found = match place.limit {
                 Some(limit) => {
                     let is_wanted = place.direction == Direction::Backward || metric.needs_next;
@@ -342,7 +359,7 @@ pub(super) struct Place {
     pub(super) epoch: i64,
     /// Direction of reading.
     pub(super) direction: Direction,
-    /// Time on whose far side one value is enough.
+    /// Time beyond which one value is enough.
     pub(super) limit: Option<f64>,
 }
 

@@ -15,14 +15,15 @@ pub struct DiskInDom<'a> {
     pub indom: Option<InDom>,
     /// Time from which on the instances exist.
     pub time: Stamp,
-    /// Whether the record has only what has changed.
+    /// Whether the record contains only changes.
     pub is_delta: bool,
     file: &'a [u8],
     list: InstList,
 }
 
 impl<'a> DiskInDom<'a> {
-    /// Iterates over the instances in the order of the file, each with its name; `None` for one that a delta deletes.
+    /// Iterates over the instances and their names, in the order of the file. The name is `None` for an instance that a
+    /// delta deletes.
     pub fn instances(&self) -> impl Iterator<Item = (u32, Option<&'a [u8]>)> + use<'a> {
         let file = self.file;
         self.list.iter(file).map(move |(inst, at)| (inst, at.map(|at| text_at(file, at))))
@@ -40,18 +41,32 @@ impl<'a> DiskInDom<'a> {
 }
 
 impl Metadata {
-    /// Iterates over the records of instance domains in the order of the first metadata file, of version `version`.
-    pub fn disk_indoms(&self, version: Version) -> impl Iterator<Item = DiskInDom<'_>> {
+    /// Iterates over the records of the first metadata file, each with the offset after it. `version` is the version of
+    /// its format.
+    fn disk_records(&self, version: Version) -> impl Iterator<Item = (Meta<'_>, usize)> {
         let file = self.file(0);
         let mut at = version.label_len();
         std::iter::from_fn(move || {
-            loop {
-                let (record, next) = meta::next(file, at).ok().flatten()?;
-                at = next;
-                if let Meta::InDom { indom, list } = record {
-                    return Some(DiskInDom { indom, time: list.time, is_delta: list.is_delta, file, list });
-                }
+            let (record, next) = meta::next(file, at).ok().flatten()?;
+            at = next;
+            Some((record, next))
+        })
+    }
+
+    /// Returns the offset after the last record of the first metadata file.
+    pub(crate) fn records_end(&self, version: Version) -> u64 {
+        self.disk_records(version).last().map_or(version.label_len(), |(_, end)| end) as u64
+    }
+
+    /// Iterates over the records of instance domains in the first metadata file, in the order of the file. `version` is
+    /// the version of its format.
+    pub fn disk_indoms(&self, version: Version) -> impl Iterator<Item = DiskInDom<'_>> {
+        let file = self.file(0);
+        self.disk_records(version).filter_map(move |(record, _)| match record {
+            Meta::InDom { indom, list } => {
+                Some(DiskInDom { indom, time: list.time, is_delta: list.is_delta, file, list })
             }
+            _ => None,
         })
     }
 }

@@ -1,10 +1,12 @@
 //! Instance domains by time.
 //!
-//! Records stay in the metadata file; here is only where each one is. A delta is applied to the domain before it. So
-//! that few deltas have to be applied at a time, the domain is kept in full wherever the deltas since the last full
-//! domain have become as long as the domain itself: the memory for that is at most that of the deltas.
+//! Records stay in the metadata file; this module keeps their positions. A delta is applied to the previous state of
+//! the domain. To limit the number of deltas per request, the whole domain is stored wherever the deltas since the last
+//! whole one have become as long as that one. This needs at most twice as many entries as the deltas have.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::hash_map::{Entry as Slot, RandomState};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::BuildHasher as _;
 
 use pcp_pdu::event::Stamp;
 use pmapi::{Error, InDom, Result};
@@ -22,12 +24,12 @@ pub struct Instance<'a> {
     pub name: &'a [u8],
 }
 
-/// Record of an instance domain: what it was from a time on.
+/// Record of an instance domain: its instances from a time on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InDomRecord {
     /// Time from which on the instances exist.
     pub time: Stamp,
-    /// Number of the record among those of the domain, in the order of time.
+    /// Index of the record among the domain's records, in the order of time.
     pub(super) nth: usize,
 }
 
@@ -41,7 +43,7 @@ pub(super) struct InDoms {
 struct Stored {
     file: u32,
     list: InstList,
-    /// Whole domain after a delta.
+    /// The whole domain after a delta, where it is stored.
     full: Option<Box<[Entry]>>,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct Entry {
     pub(super) name: Place,
 }
 
-/// Instance, name and last record that it is in.
+/// Instance, its name, and the last record that contains it.
 struct Span {
     entry: Entry,
     last: usize,
@@ -67,90 +69,146 @@ impl InDoms {
         self.by_id.get(&indom).map(Vec::as_slice).ok_or(Error::INDOM_LOG)
     }
 
-    /// Adds a record. One that equals another of the same time replaces it.
-    pub(super) fn add(&mut self, files: &[Vec<u8>], indom: InDom, file: u32, list: InstList) {
-        let records = self.by_id.entry(indom).or_default();
-        let end = records.partition_point(|other| other.list.time <= list.time);
-        let start = records.partition_point(|other| other.list.time < list.time);
-        let new = Stored { file, list, full: None };
-        let same = (start..end).find(|at| records.get(*at).is_some_and(|other| same(files, other, &new)));
-        match same {
-            Some(at) => {
-                let known = records.remove(at);
-                records.insert(end - 1, known);
-            }
-            None => records.insert(end, new),
-        }
+    /// Adds a record. [`InDoms::finish`] must follow.
+    pub(super) fn add(&mut self, indom: InDom, file: u32, list: InstList) {
+        let records = self.by_id.entry(indom).or_insert_with(|| Vec::with_capacity(1));
+        records.push(Stored { file, list, full: None });
     }
 
-    /// Keeps whole domains between deltas.
+    /// Sorts the records by time, removes repeated ones, and stores whole domains between deltas.
     pub(super) fn finish(&mut self, files: &[Vec<u8>]) {
         for records in self.by_id.values_mut() {
-            if records.iter().all(|record| !record.list.is_delta) {
-                continue;
-            }
-            let (mut current, mut since) = (Vec::new(), 0);
-            for record in records {
-                record.apply(files, &mut current);
-                since = if record.list.is_delta { since + record.list.len() } else { 0 };
-                if since > current.len() {
-                    record.full = Some(current.as_slice().into());
-                    since = 0;
-                }
-            }
+            records.sort_by_key(|record| record.list.time);
+            remove_repeated(files, records);
+            store_whole(files, records);
         }
     }
 }
 
-fn same(files: &[Vec<u8>], a: &Stored, b: &Stored) -> bool {
-    if a.list.len() != b.list.len() || a.list.is_delta != b.list.is_delta {
-        return false;
+/// Of equal records of the same time, keeps the last one.
+fn remove_repeated(files: &[Vec<u8>], records: &mut Vec<Stored>) {
+    let (hasher, mut repeated, mut start) = (RandomState::new(), HashSet::new(), 0);
+    for run in records.chunk_by(|a, b| a.list.time == b.list.time) {
+        let mut kept: HashMap<u64, &Stored> = HashMap::new();
+        for (nth, record) in run.iter().enumerate().rev().filter(|_| run.len() > 1) {
+            match kept.entry(hasher.hash_one(record.contents(files))) {
+                Slot::Occupied(other) if other.get().contents(files) == record.contents(files) => {
+                    repeated.insert(start + nth);
+                }
+                Slot::Occupied(_) => (),
+                Slot::Vacant(slot) => _ = slot.insert(record),
+            }
+        }
+        start += run.len();
     }
-    let (file_a, file_b) = (bytes(files, a.file), bytes(files, b.file));
-    let sorted = |list: InstList, file| {
-        let mut all: Vec<_> = list.iter(file).map(|(inst, name)| (inst, name.map(|at| text_at(file, at)))).collect();
-        all.sort_by_key(|(inst, _)| *inst);
-        all
-    };
-    sorted(a.list, file_a) == sorted(b.list, file_b)
+    let mut nth = 0..;
+    records.retain(|_| nth.next().is_none_or(|nth| !repeated.contains(&nth)));
+}
+
+/// Stores the whole domain wherever the deltas since the last whole one have become as long as that one.
+fn store_whole(files: &[Vec<u8>], records: &mut [Stored]) {
+    if records.iter().all(|record| !record.list.is_delta) {
+        return;
+    }
+    // `current` lacks the changes of the records from `first` on.
+    let (mut current, mut first, mut len, mut since) = (Vec::new(), 0, 0, 0);
+    for nth in 0..records.len() {
+        match records.get(nth).map(|record| record.list) {
+            Some(list) if list.is_delta => since += list.len(),
+            Some(list) => (first, len, since) = (nth, list.len(), 0),
+            None => (),
+        }
+        if since > len {
+            apply(files, records.get(first..=nth).unwrap_or_default(), &mut current);
+            (first, len, since) = (nth + 1, current.len(), 0);
+            if let Some(record) = records.get_mut(nth) {
+                record.full = Some(current.as_slice().into());
+            }
+        }
+    }
 }
 
 fn bytes(files: &[Vec<u8>], file: u32) -> &[u8] {
     files.get(file as usize).map_or(&[], Vec::as_slice)
 }
 
+/// Whether a record is a delta, and its instances in their order, each with its name unless a delta deletes it.
+type Contents<'f> = (bool, Vec<(u32, Option<&'f [u8]>)>);
+
 impl Stored {
-    /// Changes the domain before this record into that from it on.
-    fn apply(&self, files: &[Vec<u8>], current: &mut Vec<Entry>) {
+    fn is_whole(&self) -> bool {
+        !self.list.is_delta || self.full.is_some()
+    }
+
+    /// Returns the contents by which records are compared.
+    fn contents<'f>(&self, files: &'f [Vec<u8>]) -> Contents<'f> {
+        let file = bytes(files, self.file);
+        let instances = self.list.iter(file).map(|(inst, name)| (inst, name.map(|at| text_at(file, at))));
+        let mut sorted: Vec<_> = instances.collect();
+        sorted.sort_by_key(|(inst, _)| *inst);
+        (self.list.is_delta, sorted)
+    }
+
+    /// Replaces the instances by those of this whole record.
+    fn restore(&self, files: &[Vec<u8>], current: &mut Vec<Entry>) {
+        current.clear();
         if let Some(full) = &self.full {
-            current.clear();
             current.extend_from_slice(full);
             return;
         }
-        let mut changes: Vec<_> = self.list.iter(bytes(files, self.file)).collect();
-        changes.sort_by_key(|(inst, _)| *inst);
-        let entry = |inst, at| Entry { inst, name: Place { file: self.file, at } };
-        if !self.list.is_delta {
-            current.clear();
-            current.extend(changes.into_iter().filter_map(|(inst, name)| Some(entry(inst, name?))));
-            return;
-        }
-        let mut old = std::mem::take(current).into_iter().peekable();
-        for (inst, name) in changes {
-            while let Some(before) = old.next_if(|before| before.inst < inst) {
-                current.push(before);
-            }
-            match name {
-                // An instance that exists keeps its name: libpcp finds the old entry first.
-                Some(at) => {
-                    current.extend(old.next_if(|before| before.inst == inst));
-                    current.push(entry(inst, at));
-                }
-                None => _ = old.next_if(|before| before.inst == inst),
-            }
-        }
-        current.extend(old);
+        current.extend(self.changes(files).filter_map(|(_, entry)| entry));
+        current.sort_by_key(|entry| entry.inst);
     }
+
+    /// Iterates over the instances in the order of the file, without an entry for those that a delta deletes.
+    fn changes<'f>(&self, files: &'f [Vec<u8>]) -> impl Iterator<Item = (u32, Option<Entry>)> + use<'f> {
+        let file = self.file;
+        let entry = move |inst, at| Entry { inst, name: Place { file, at } };
+        self.list.iter(bytes(files, file)).map(move |(inst, name)| (inst, name.map(|at| entry(inst, at))))
+    }
+}
+
+/// Applies records to the instances of the domain. Only the first record may be a whole one.
+fn apply(files: &[Vec<u8>], records: &[Stored], current: &mut Vec<Entry>) {
+    let deltas = match records.split_first() {
+        Some((first, rest)) if first.is_whole() => {
+            first.restore(files, current);
+            rest
+        }
+        _ => records,
+    };
+    let mut changes: Vec<(u32, usize, Option<Entry>)> = Vec::new();
+    for (nth, record) in deltas.iter().enumerate() {
+        changes.extend(record.changes(files).map(|(inst, entry)| (inst, nth, entry)));
+    }
+    if changes.is_empty() {
+        return;
+    }
+    changes.sort_by_key(|(inst, ..)| *inst);
+    let mut old = std::mem::take(current).into_iter().peekable();
+    let (mut entries, mut passed) = (VecDeque::new(), Vec::new());
+    for changes in changes.chunk_by(|a, b| a.0 == b.0) {
+        let inst = changes.first().map_or(0, |(inst, ..)| *inst);
+        while let Some(before) = old.next_if(|before| before.inst < inst) {
+            current.push(before);
+        }
+        while let Some(before) = old.next_if(|before| before.inst == inst) {
+            entries.push_back(before);
+        }
+        for changes in changes.chunk_by(|a, b| a.1 == b.1) {
+            for (.., entry) in changes {
+                let before = entries.pop_front();
+                if let Some(entry) = entry {
+                    // An instance that exists keeps its name: libpcp finds the old entry first.
+                    passed.extend(before);
+                    passed.push(*entry);
+                }
+            }
+            passed.drain(..).rev().for_each(|entry| entries.push_front(entry));
+        }
+        current.extend(entries.drain(..));
+    }
+    current.extend(old);
 }
 
 impl Metadata {
@@ -169,11 +227,10 @@ impl Metadata {
         later.checked_sub(1).ok_or(Error::INDOM_LOG)
     }
 
-    /// Brings the domain from the record `from` to the record `to`, or makes it anew.
+    /// Moves the instances from the record `from` to the record `to`, or builds them from the start.
     pub(super) fn indom_entries(&self, indom: InDom, from: Option<usize>, to: usize, current: &mut Vec<Entry>) {
         let Ok(records) = self.indoms.records(indom) else { return };
-        let is_whole = |record: &Stored| !record.list.is_delta || record.full.is_some();
-        let whole = records.get(..=to).unwrap_or_default().iter().rposition(is_whole);
+        let whole = records.get(..=to).unwrap_or_default().iter().rposition(Stored::is_whole);
         let start = match (from, whole) {
             (Some(from), _) if from <= to && whole.is_none_or(|whole| whole <= from) => from + 1,
             (_, whole) => {
@@ -181,28 +238,24 @@ impl Metadata {
                 whole.unwrap_or(0)
             }
         };
-        for record in records.get(start..=to).unwrap_or_default() {
-            record.apply(&self.files, current);
-        }
+        apply(&self.files, records.get(start..=to).unwrap_or_default(), current);
     }
 
     pub(super) fn instance(&self, entry: Entry) -> Instance<'_> {
         Instance { inst: entry.inst, name: self.text_at(entry.name) }
     }
 
-    /// Returns instances, their names, and the last record in which they have them: the newest record first.
+    /// Returns instances, their names, and the last record that contains both, the newest record first.
     fn history(&self, indom: InDom) -> Result<Vec<Span>> {
         let records = self.indoms.records(indom)?;
         let (mut done, mut live, mut current): (Vec<Span>, HashMap<u32, Entry>, _) =
             (Vec::new(), HashMap::new(), vec![]);
         let mut seen = HashMap::new();
         for (nth, record) in records.iter().enumerate() {
-            if record.list.is_delta && record.full.is_none() {
-                for (inst, name) in record.list.iter(self.file(record.file)) {
-                    match name {
-                        Some(at) => {
-                            _ = live.entry(inst).or_insert(Entry { inst, name: Place { file: record.file, at } })
-                        }
+            if !record.is_whole() {
+                for (inst, entry) in record.changes(&self.files) {
+                    match entry {
+                        Some(entry) => _ = live.entry(inst).or_insert(entry),
                         None => {
                             done.extend(live.remove(&inst).map(|entry| Span { entry, last: nth.saturating_sub(1) }))
                         }
@@ -210,7 +263,7 @@ impl Metadata {
                 }
                 continue;
             }
-            record.apply(&self.files, &mut current);
+            record.restore(&self.files, &mut current);
             seen.clear();
             for entry in &current {
                 seen.entry(entry.inst).or_insert(*entry);
@@ -228,7 +281,7 @@ impl Metadata {
         Ok(done)
     }
 
-    /// Returns every instance that a domain ever has, each with its latest name (pmGetInDomArchive(3)).
+    /// Returns every instance that a domain has at any time, each with its latest name (pmGetInDomArchive(3)).
     ///
     /// # Errors
     /// `PM_ERR_INDOM_LOG` for a domain that the archive does not have.
@@ -238,8 +291,8 @@ impl Metadata {
         Ok(all.map(|span| self.instance(span.entry)).collect())
     }
 
-    /// Returns the instance that has a name at any time, the latest such time (pmLookupInDomArchive(3)). The part of
-    /// an instance's name before the first space is enough.
+    /// Returns the instance that has a name at any time (pmLookupInDomArchive(3)). If several do, returns the latest
+    /// one. The part of an instance's name before the first space is enough.
     ///
     /// # Errors
     /// `PM_ERR_INDOM_LOG` for a domain that the archive does not have, `PM_ERR_INST_LOG` for an unknown name.
@@ -259,7 +312,7 @@ impl Metadata {
         best.map(|(_, _, inst)| inst).ok_or(Error::INST_LOG)
     }
 
-    /// Returns the name that an instance has at any time, the latest one (pmNameInDomArchive(3)).
+    /// Returns the latest name that an instance has at any time (pmNameInDomArchive(3)).
     ///
     /// # Errors
     /// `PM_ERR_INDOM_LOG` for a domain that the archive does not have, `PM_ERR_INST_LOG` for an unknown instance.
@@ -280,8 +333,8 @@ pub(crate) struct Lifetime {
 }
 
 impl Metadata {
-    /// Returns when the instances of a domain exist, in the order of their identifiers, and the most that exist at a
-    /// time.
+    /// Returns the lifetimes of a domain's instances, in the order of their identifiers, and the largest number that
+    /// exist at a time.
     pub(crate) fn lifetimes(&self, indom: InDom) -> Result<(usize, Vec<Lifetime>)> {
         let (mut lives, mut live, mut most) = (HashMap::<u32, Lifetime>::new(), HashSet::new(), 0);
         for record in self.indoms.records(indom)? {
@@ -322,4 +375,120 @@ impl Metadata {
 pub(super) fn is_short_match(known: &[u8], name: &[u8]) -> bool {
     let end = known.iter().position(|b| *b == b' ');
     end.and_then(|end| known.get(..end)).is_some_and(|key| name.starts_with(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const INDOM: u32 = 253 << 22 | 7;
+    const DELETED: u32 = u32::MAX;
+
+    /// Record of the test: seconds, whether it is a delta, and instances, each added or deleted.
+    type Record = (u8, bool, Vec<(u8, bool)>);
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    fn framed(kind: u32, body: &[u8]) -> Vec<u8> {
+        let len = words(&[body.len() as u32 + 12]);
+        [&len, &words(&[kind]), body, &len].concat()
+    }
+
+    /// Returns a record of version 3. The names of instances are unique: the number of the record, and the place.
+    fn encoded(nth: usize, (time, is_delta, list): &Record) -> Vec<u8> {
+        let head = words(&[0, u32::from(*time), 0, INDOM, list.len() as u32]);
+        let (mut insts, mut offsets, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, (inst, is_added)) in list.iter().enumerate() {
+            insts.extend(words(&[u32::from(*inst)]));
+            let is_added = *is_added || !is_delta;
+            offsets.extend(words(&[if is_added { names.len() as u32 } else { DELETED }]));
+            if is_added {
+                names.extend(format!("{nth}-{place}\0").bytes());
+            }
+        }
+        framed(if *is_delta { 6 } else { 5 }, &[head, insts, offsets, names].concat())
+    }
+
+    /// Applies a record as libpcp does.
+    fn model(nth: usize, (_, is_delta, list): &Record, current: &mut Vec<(u32, String)>) {
+        if !is_delta {
+            current.clear();
+        }
+        let (mut old, mut new) = (std::mem::take(current), Vec::new());
+        let mut changes: Vec<_> = list.iter().enumerate().collect();
+        changes.sort_by_key(|(_, (inst, _))| *inst);
+        for (place, (inst, is_added)) in changes {
+            let inst = u32::from(*inst);
+            while old.first().is_some_and(|(before, _)| *before < inst) {
+                new.push(old.remove(0));
+            }
+            let before = old.first().is_some_and(|(before, _)| *before == inst).then(|| old.remove(0));
+            if *is_added || !is_delta {
+                new.extend(before);
+                new.push((inst, format!("{nth}-{place}")));
+            }
+        }
+        new.extend(old);
+        *current = new;
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Domains after any sequence of records are those that the records lead to one by one.
+        #[test]
+        fn deltas(
+            records in prop::collection::vec((0..40_u8, any::<bool>(), prop::collection::vec((0..9_u8, any::<bool>()), 1..5)), 1..30)
+        ) {
+            // With another instance in each, no records are equal.
+            let mut records = records;
+            records.iter_mut().for_each(|(.., list)| list.push((9, true)));
+            let mut file = framed(1, &words(&[253 << 22 | 1, 3, INDOM, 3, 0, 0]));
+            records.iter().enumerate().for_each(|(nth, record)| file.extend(encoded(nth, record)));
+            let mut meta = Metadata::default();
+            meta.load(Path::new("x.meta"), file, 0).unwrap();
+            meta.finish();
+            let mut sorted: Vec<_> = records.iter().enumerate().collect();
+            sorted.sort_by_key(|(_, (time, ..))| *time);
+            let (indom, mut expected) = (InDom::from_word(INDOM).unwrap(), Vec::new());
+            let states: Vec<_> = sorted
+                .into_iter()
+                .map(|(nth, record)| {
+                    model(nth, record, &mut expected);
+                    expected.clone()
+                })
+                .collect();
+            let found: Vec<_> = meta.indom_records(indom).unwrap().collect();
+            let shown = |instances: Vec<Instance<'_>>| -> Vec<(u32, String)> {
+                instances.iter().map(|i| (i.inst, String::from_utf8_lossy(i.name).into_owned())).collect()
+            };
+            let mut names = meta.instance_names();
+            prop_assert_eq!(found.len(), states.len());
+            for (record, state) in found.iter().zip(&states) {
+                prop_assert_eq!(&shown(names.instances_of(indom, *record)), state);
+                prop_assert_eq!(&shown(meta.instance_names().instances_of(indom, *record)), state);
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_records() {
+        let record = |time, insts: &[u8]| -> Record { (time, false, insts.iter().map(|inst| (*inst, true)).collect()) };
+        let records = [record(1, &[1]), record(2, &[1, 2]), record(2, &[3]), record(2, &[1, 2]), record(3, &[1, 2])];
+        let mut file = framed(1, &words(&[253 << 22 | 1, 3, INDOM, 3, 0, 0]));
+        records.iter().for_each(|record| file.extend(encoded(0, record)));
+        let mut meta = Metadata::default();
+        meta.load(Path::new("x.meta"), file, 0).unwrap();
+        meta.finish();
+        let indom = InDom::from_word(INDOM).unwrap();
+        let mut names = meta.instance_names();
+        let lens = meta.indom_records(indom).unwrap().map(|record| names.instances_of(indom, record)[0].inst);
+        assert_eq!(lens.collect::<Vec<_>>(), [1, 3, 1, 1]);
+    }
 }

@@ -53,7 +53,7 @@ pub struct LabelSetView<'a> {
 }
 
 impl<'a> LabelRecord<'a> {
-    /// Iterates over the label sets, of which only the level of instances has more than one.
+    /// Iterates over the label sets. Only the level of instances has more than one.
     pub fn sets(&self) -> impl ExactSizeIterator<Item = LabelSetView<'a>> + use<'a> {
         let file = self.file;
         self.sets.iter().map(move |span| LabelSetView {
@@ -86,17 +86,19 @@ impl<'a> LabelSetView<'a> {
 }
 
 impl Labels {
+    /// Adds a record. [`Labels::finish`] must follow.
     pub(super) fn add(&mut self, file: u32, level: u32, ident: u32, time: Stamp, sets: Vec<LabelSpan>) {
         let ident = if level == CONTEXT { u32::MAX } else { ident };
-        let records = self.by_subject.entry((level, ident)).or_default();
-        // Among records of the same time, libpcp has the first one as the newest.
-        let at = records.partition_point(|record| record.time < time);
-        records.insert(at, Stored { time, file, sets });
+        let records = self.by_subject.entry((level, ident)).or_insert_with(|| Vec::with_capacity(1));
+        records.push(Stored { time, file, sets });
     }
 
-    /// Removes sets that are the same in the record before.
+    /// Sorts the records by time, and removes sets that equal those in the record before.
     pub(super) fn finish(&mut self, files: &[Vec<u8>]) {
         for records in self.by_subject.values_mut() {
+            // Among records of the same time, libpcp treats the first one as the newest.
+            records.reverse();
+            records.sort_by_key(|record| record.time);
             let mut before = HashSet::new();
             for record in records.iter_mut() {
                 let file = files.get(record.file as usize).map_or(&[][..], Vec::as_slice);
@@ -117,11 +119,13 @@ impl Labels {
 
 type Key<'a> = (u32, i32, Vec<(&'a [u8], &'a [u8])>);
 
-/// Returns what makes two label sets the same: instance, number of labels, and labels in any order.
+/// Returns the key by which label sets are compared: instance, number of labels, and labels in any order.
 fn key(file: &[u8], set: LabelSpan) -> Key<'_> {
     let json = set.json(file);
-    let pair = |label: RawLabel| (label.name_in(json).unwrap_or_default(), label.value_in(json).unwrap_or_default());
-    let mut pairs: Vec<_> = set.spans(file).map(pair).collect();
+    let mut pairs: Vec<_> = set
+        .spans(file)
+        .map(|label| (label.name_in(json).unwrap_or_default(), label.value_in(json).unwrap_or_default()))
+        .collect();
     pairs.sort_unstable();
     (set.inst, set.labels, pairs)
 }
@@ -130,15 +134,15 @@ impl Metadata {
     /// Returns the label sets of a subject as of a time (pmLookupLabels(3) without the levels above).
     ///
     /// # Errors
-    /// `PM_ERR_NOLABELS` for a subject without labels. Before the first labels there is no record.
+    /// `PM_ERR_NOLABELS` for a subject without labels. This includes times before the first record of labels.
     pub fn labels(&self, level: LabelLevel, ident: u32, time: Stamp) -> Result<Option<LabelRecord<'_>>> {
         let ident = if level == LabelLevel::Context { u32::MAX } else { ident };
         let key = (level.code(), ident);
         let records = self.labels.by_subject.get(&key).ok_or(Error::NOLABELS)?;
         let before = records.partition_point(|record| record.time <= time);
-        // Of several records of one time, the first one counts.
+        // Of several records with the same time, the first one counts.
         let latest = before.checked_sub(1).and_then(|at| records.get(at)).map(|record| record.time);
-        let found = latest.and_then(|time| records.iter().find(|record| record.time == time));
+        let found = latest.and_then(|time| records.get(records.partition_point(|record| record.time < time)));
         Ok(found.map(|record| self.label_record(key, record)))
     }
 

@@ -15,7 +15,7 @@ const HELP: u32 = 2;
 const METRIC: u32 = 4;
 const INDOM: u32 = 8;
 
-/// Memory for names that an archive of any size may need, in bytes.
+/// Memory that names may always use, in bytes. Larger archives may use more.
 const NAMES: usize = 16 << 20;
 
 impl Metadata {
@@ -27,15 +27,16 @@ impl Metadata {
     pub(crate) fn load(&mut self, path: &Path, bytes: Vec<u8>, start: usize) -> Result {
         let file = self.files.len() as u32;
         self.files.push(bytes);
+        let limit = NAMES + 4 * self.files.iter().map(Vec::len).sum::<usize>();
         let (mut at, mut metrics) = (start, 0);
         loop {
-            // The records go into other parts of this object.
+            // The files are moved out, because their records are added to other fields of `self`.
             let files = std::mem::take(&mut self.files);
             let bytes = files.get(file as usize).map_or(&[][..], Vec::as_slice);
             let next = meta::next(bytes, at).and_then(|found| {
                 let Some((record, next)) = found else { return Ok(None) };
                 metrics += usize::from(matches!(record, Meta::Desc { .. }));
-                self.add(&files, file, record)?;
+                self.add(&files, file, record, limit)?;
                 Ok(Some(next))
             });
             self.files = files;
@@ -58,18 +59,18 @@ impl Metadata {
         self.labels.finish(&self.files);
     }
 
-    fn add(&mut self, files: &[Vec<u8>], file: u32, record: Meta<'_>) -> Result<(), Bad> {
+    /// Adds a record of a file. `limit` is the memory that all names may use, in bytes.
+    fn add(&mut self, files: &[Vec<u8>], file: u32, record: Meta<'_>, limit: usize) -> Result<(), Bad> {
         match record {
             Meta::Desc { desc, names } => {
                 if let Some(pmid) = desc.pmid {
                     self.add_desc(pmid, desc)?;
                 }
-                let limit = NAMES + 4 * files.iter().map(Vec::len).sum::<usize>();
                 if !names.iter().all(|name| self.names.add(name, desc.pmid, limit)) {
                     return Err(Bad::record(0, format!("the names of metrics need more than {limit} bytes of memory")));
                 }
             }
-            Meta::InDom { indom: Some(indom), list } if list.len() > 0 => self.indoms.add(files, indom, file, list),
+            Meta::InDom { indom: Some(indom), list } if list.len() > 0 => self.indoms.add(indom, file, list),
             Meta::InDom { .. } => (),
             Meta::Labels { level, ident, time, sets } => self.labels.add(file, level, ident, time, sets),
             Meta::Text { kind, ident, text } => {
@@ -100,6 +101,6 @@ impl Metadata {
             () if (old.units ^ new.units) & !0xff != 0 => Error::LOGCHANGEUNITS,
             () => return Ok(()),
         };
-        Err(Bad { at: 8, code, reason: format!("metric {pmid} is described differently before").into() })
+        Err(Bad { at: 8, code, reason: format!("metric {pmid} has another descriptor earlier in the archive").into() })
     }
 }

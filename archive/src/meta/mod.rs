@@ -67,7 +67,7 @@ impl TextLevel {
 }
 
 impl Metadata {
-    /// Returns the descriptor of a metric as the archive has it, whose numbers may be invalid.
+    /// Returns the descriptor of a metric as it is recorded. Its codes may be invalid.
     ///
     /// # Errors
     /// `PM_ERR_PMID_LOG` for a metric that the archive does not have.
@@ -92,7 +92,7 @@ impl Metadata {
     }
 
     /// Iterates over the descriptors in the order of their PMIDs.
-    pub fn descs(&self) -> impl Iterator<Item = (PmId, &RawDesc)> {
+    pub fn descs(&self) -> impl ExactSizeIterator<Item = (PmId, &RawDesc)> {
         self.descs.iter().map(|(pmid, desc)| (*pmid, desc))
     }
 
@@ -106,7 +106,7 @@ impl Metadata {
         self.indoms.keys()
     }
 
-    /// Returns the help text of a metric (pmLookupText(3)); the line in place of a missing full text.
+    /// Returns the help text of a metric (pmLookupText(3)). If the full text is missing, returns the one-line text.
     ///
     /// # Errors
     /// `PM_ERR_TEXT` for a metric without text, `PM_ERR_NOTHOST` in an archive without such texts.
@@ -114,7 +114,8 @@ impl Metadata {
         self.find_text(TextSubject::Metric, pmid.word(), level)
     }
 
-    /// Returns the help text of an instance domain (pmLookupInDomText(3)); the line in place of a missing full text.
+    /// Returns the help text of an instance domain (pmLookupInDomText(3)). If the full text is missing, returns the
+    /// one-line text.
     ///
     /// # Errors
     /// `PM_ERR_TEXT` for a domain without text, `PM_ERR_NOTHOST` in an archive without such texts.
@@ -122,7 +123,7 @@ impl Metadata {
         self.find_text(TextSubject::InDom, indom.word(), level)
     }
 
-    /// Finds a text. A missing or empty full text is replaced by the line.
+    /// Finds a text. If the full text is missing or empty, returns the one-line text.
     fn find_text(&self, subject: TextSubject, ident: u32, level: TextLevel) -> Result<&[u8]> {
         let found = self.texts.get(&(subject, ident, level.code())).map(|place| self.text_at(*place));
         match (found, level) {
@@ -131,8 +132,14 @@ impl Metadata {
             (Some(text), TextLevel::OneLine) => return Ok(text),
             (None, TextLevel::OneLine) => (),
         }
-        let is_same = |(of, _, code): &(TextSubject, u32, u32)| *of == subject && *code == level.code();
-        Err(if self.texts.keys().any(is_same) { Error::TEXT } else { Error::NOTHOST })
+        Err(
+            if self.texts.keys().any(|(of, _, code): &(TextSubject, u32, u32)| *of == subject && *code == level.code())
+            {
+                Error::TEXT
+            } else {
+                Error::NOTHOST
+            },
+        )
     }
 
     /// Iterates over the identifiers, levels and texts of metrics, in the order of identifiers.

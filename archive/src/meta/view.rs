@@ -1,7 +1,6 @@
-//! Instances as of a time, with the domains of the last request kept.
+//! Instances as of a time. The domains of the last request are cached.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use pcp_pdu::event::Stamp;
 use pmapi::{Error, InDom, Result};
 
@@ -24,6 +23,8 @@ struct Kept {
     until: Option<Stamp>,
     from: Option<Stamp>,
     entries: Vec<Entry>,
+    /// Place after the last instance that was found. Values are usually in the order of instances.
+    next: usize,
 }
 
 impl Metadata {
@@ -34,7 +35,7 @@ impl Metadata {
 }
 
 impl<'a> InstanceNames<'a> {
-    fn entries(&mut self, indom: InDom, time: Stamp) -> Result<&[Entry]> {
+    fn kept(&mut self, indom: InDom, time: Stamp) -> Result<&mut Kept> {
         let kept = self.kept.entry(indom).or_default();
         let is_known = kept.from.is_some_and(|from| from <= time) && kept.until.is_none_or(|until| time < until);
         if !is_known {
@@ -43,7 +44,7 @@ impl<'a> InstanceNames<'a> {
             let mut times = self.meta.indom_records(indom)?.skip(nth).map(|record| record.time);
             (kept.from, kept.until) = (times.next(), times.next());
         }
-        Ok(&kept.entries)
+        Ok(kept)
     }
 
     /// Returns the instances of a domain as of a time, in the order of their identifiers (pmGetInDom(3)).
@@ -52,7 +53,7 @@ impl<'a> InstanceNames<'a> {
     /// `PM_ERR_INDOM_LOG` for a domain that the archive does not have, or not yet at that time.
     pub fn instances(&mut self, indom: InDom, time: Stamp) -> Result<Vec<Instance<'a>>> {
         let meta = self.meta;
-        Ok(self.entries(indom, time)?.iter().map(|entry| meta.instance(*entry)).collect())
+        Ok(self.kept(indom, time)?.entries.iter().map(|entry| meta.instance(*entry)).collect())
     }
 
     /// Returns the instances of a domain from a record on.
@@ -71,9 +72,13 @@ impl<'a> InstanceNames<'a> {
     /// an unknown instance.
     pub fn name(&mut self, indom: InDom, inst: u32, time: Stamp) -> Result<&'a [u8]> {
         let meta = self.meta;
-        let entries = self.entries(indom, time)?;
-        let at = entries.partition_point(|entry| entry.inst < inst);
+        let Kept { entries, next, .. } = self.kept(indom, time)?;
+        let is_next = entries.get(*next).is_some_and(|entry| entry.inst == inst);
+        // Of several entries of an instance, the first one counts.
+        let is_first = next.checked_sub(1).and_then(|at| entries.get(at)).is_none_or(|entry| entry.inst != inst);
+        let at = if is_next && is_first { *next } else { entries.partition_point(|entry| entry.inst < inst) };
         let found = entries.get(at).filter(|entry| entry.inst == inst).ok_or(Error::INST_LOG)?;
+        *next = at + 1;
         Ok(meta.instance(*found).name)
     }
 
@@ -85,7 +90,7 @@ impl<'a> InstanceNames<'a> {
     /// an unknown name.
     pub fn lookup(&mut self, indom: InDom, name: &[u8], time: Stamp) -> Result<u32> {
         let meta = self.meta;
-        let entries = self.entries(indom, time)?;
+        let entries = &self.kept(indom, time)?.entries;
         let find = |is_match: &dyn Fn(&[u8]) -> bool| entries.iter().find(|e| is_match(meta.instance(**e).name));
         let found = find(&|known| known == name).or_else(|| find(&|known| is_short_match(known, name)));
         found.map(|entry| entry.inst).ok_or(Error::INST_LOG)

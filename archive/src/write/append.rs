@@ -1,4 +1,4 @@
-//! Opening of an archive that is to be continued.
+//! Opens an archive to continue it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,12 @@ use super::{Writer, file};
 use crate::archive::Archive;
 use crate::decode::index::entry_len;
 use crate::error::{ArchiveError, Result};
+use crate::window::Extent;
 
-/// Opens an archive after a check, at its end.
+/// Checks an archive and opens it at its end.
 ///
 /// # Errors
-/// Those of [`Writer::append`].
+/// Errors of [`Writer::append`].
 pub(super) fn append(name: &Path) -> Result<Writer> {
     let archive = Archive::open(name)?;
     let [log] = archive.logs.as_slice() else {
@@ -31,7 +32,8 @@ pub(super) fn append(name: &Path) -> Result<Writer> {
     check_volume(&archive, *volume)?;
     let open = |path: &PathBuf| Out::append(path);
     let files = [open(&log.files.meta)?, open(index)?, open(path)?];
-    let [_, index, _] = &files;
+    let [meta, index, _] = &files;
+    check_meta(&archive, meta)?;
     let entries = index.len() - log.label.version.label_len() as u64;
     if entries % entry_len(log.label.version) as u64 != 0 {
         return Err(ArchiveError::file(index.path(), Error::LOGREC, "the file ends in the middle of an entry"));
@@ -46,23 +48,33 @@ fn no_file(base: &Path, suffix: &str) -> ArchiveError {
     ArchiveError::file(base, Error::LOGFILE, format!("the archive has no file {suffix} to continue"))
 }
 
-/// Checks that a volume ends with a whole record, by the lengths of all of them.
+/// Checks that the metadata ends with a whole record: readers ignore less than the head of one.
+fn check_meta(archive: &Archive, meta: &Out) -> Result {
+    let (end, len) = (archive.metadata().records_end(archive.label().version), meta.len());
+    if end == len {
+        return Ok(());
+    }
+    let reason = format!("the last whole record ends at byte {end} of {len}; pmlogcheck(1) shows the damage");
+    Err(ArchiveError::file(meta.path(), Error::LOGREC, reason))
+}
+
+/// Checks that a volume ends with a whole record, by following the lengths of all records.
 fn check_volume(archive: &Archive, volume: u32) -> Result {
     let [log, ..] = archive.logs.as_slice() else { return Ok(()) };
     let mut window = log.window(volume)?;
     let mut at = log.label.version.label_len() as u64;
-    while let Some(span) = window.after(at)? {
+    while let Some(span) = window.after(at, Extent::Few)? {
         at = span.end();
     }
     let len = window.source().len()?;
     if at == len {
         return Ok(());
     }
-    let reason = format!("the last whole record ends at byte {at} of {len}; pmlogcheck(1) tells more");
+    let reason = format!("the last whole record ends at byte {at} of {len}; pmlogcheck(1) shows the damage");
     Err(ArchiveError::file(window.source().path(), Error::LOGREC, reason))
 }
 
-/// Returns what the archive describes. Labels and texts may be written again.
+/// Returns the metadata of the archive. Leaves out labels and texts, which may therefore be written again.
 fn state(archive: &Archive) -> Result<State> {
     let mut state = State::default();
     let meta = archive.metadata();

@@ -1,5 +1,6 @@
 //! Options of a new archive.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use pcp_pdu::event::Stamp;
@@ -45,7 +46,7 @@ impl Create {
         Create { label, has_start: false, volume_size: u64::MAX }
     }
 
-    /// Creates options with all that a label has: version, process, start, host and time zone.
+    /// Creates options from a label: version, process, start, host and time zone.
     pub fn with_label(label: &Label) -> Create {
         Create { label: label.clone(), has_start: true, volume_size: u64::MAX }
     }
@@ -75,30 +76,33 @@ impl Create {
         self
     }
 
-    /// Sets the name of the host's time zone, for instance `:Europe/Berlin`. Version 2 has none.
+    /// Sets the name of the host's time zone, for instance `:Europe/Berlin`. Archives of version 2 do not contain it.
     pub fn zoneinfo(mut self, name: impl Into<Vec<u8>>) -> Create {
         self.label.zoneinfo = name.into();
         self
     }
 
-    /// Sets the size, in bytes, from which on a new volume follows. A volume has at least one record. A volume of
-    /// version 2 ends before 2 GiB in any case.
+    /// Sets the size, in bytes, at which a new volume is started. A volume has at least one record. A volume of version
+    /// 2 always ends before 2 GiB.
     pub fn volume_size(mut self, bytes: u64) -> Create {
         self.volume_size = bytes;
         self
     }
 
-    /// Creates the files of an archive by its base name: `.meta`, `.index` and `.0`, of which none may exist.
+    /// Creates the files `.meta`, `.index` and `.0` of an archive with a base name. None of them may exist.
     ///
     /// # Errors
-    /// `-EEXIST` for a file that exists, `-EINVAL` for texts that the label of the version does not hold, `-errno` for a
-    /// file that cannot be created. No file is left then.
+    /// `-EEXIST` for a file that exists, `-EINVAL` for a base name that ends with a directory and for texts that the label
+    /// of the version does not hold, `-errno` for a file that cannot be created. No file is left then.
     pub fn create(&self, base: impl AsRef<Path>) -> Result<Writer> {
         self.check(base.as_ref())?;
         Writer::create(base.as_ref(), self)
     }
 
     fn check(&self, base: &Path) -> Result {
+        if let Some(b"" | b"." | b"..") = base.as_os_str().as_bytes().rsplit(|b| *b == b'/').next() {
+            return Err(ArchiveError::file(base, EINVAL, "this is a directory, not the base name of an archive"));
+        }
         let label = &self.label;
         let texts = [("host name", &label.host), ("time zone", &label.timezone), ("zone name", &label.zoneinfo)];
         for ((what, text), len) in texts.into_iter().zip(label_texts(label.version)) {

@@ -7,35 +7,36 @@ use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::{Error, InDom, Inst, LabelLevel, LabelSet, RawLabel};
 
 use super::state::{EINVAL, Update};
-use super::{Shown, Writer, encode, refuse};
+use super::{Writer, encode, refuse};
 use crate::decode::Version;
-use crate::error::Result;
+use crate::error::{Result, Shown};
 
 const E2BIG: i32 = 7;
 
 impl Writer {
-    /// Checks the time of metadata.
+    /// Checks that metadata of this time may follow the earlier metadata.
     fn check_meta_time(&self, time: Stamp) -> Result {
         self.fits(time)?;
         let start = Some(self.label.start).filter(|_| self.is_started);
         if let Some(earliest) = self.last_meta.or(start).filter(|earliest| time < *earliest) {
-            let reason = format!("metadata of {}, earlier than {}", Shown(time), Shown(earliest));
+            let reason = format!("the time of the metadata, {}, is before {}", Shown(time), Shown(earliest));
             return Err(refuse(&self.meta, (EINVAL, reason)));
         }
         Ok(())
     }
 
-    /// Notes the time of metadata, and makes it the start if there is none.
+    /// Sets the time of metadata. The first time becomes the start of the archive.
     fn set_meta_time(&mut self, time: Stamp) -> Result {
         self.last_meta = Some(time);
         if self.is_started { Ok(()) } else { self.start(time) }
     }
 
-    /// Describes a metric with its names, unless the archive has it. A metric needs a name.
+    /// Writes the descriptor and the names of a metric, unless the archive already has them. A metric needs a name.
     ///
     /// # Errors
-    /// `PM_ERR_PMID` without an identifier; `PM_ERR_NAME` for a name that is empty, over 4095 bytes or another metric's;
-    /// `PM_ERR_LOGCHANGE*` for a metric that the archive describes differently; `-errno` for a failed write.
+    /// `PM_ERR_PMID` without an identifier; `PM_ERR_NAME` for a name that is empty, longer than 4095 bytes or in use
+    /// for another metric; `PM_ERR_LOGCHANGE*` for a metric that the archive describes differently; `-errno` for a
+    /// failed write.
     pub fn metric(&mut self, desc: &RawDesc, names: &[&[u8]]) -> Result {
         let new = self.state.metric(desc, names).map_err(|e| refuse(&self.meta, e))?;
         if let Some(new) = new {
@@ -44,19 +45,19 @@ impl Writer {
         self.write_when_full()
     }
 
-    /// Sets the instances of a domain from a time on, unless they are the same as before. Version 3 writes only what
-    /// has changed if that is not longer, as pmlogger(1) does.
+    /// Sets the instances of a domain from a time on, unless they are the same as before. Version 3 writes only the
+    /// changes if they are not longer, as pmlogger(1) does.
     ///
     /// # Errors
-    /// `-EINVAL` for an instance that is there twice, for one over 2147483647, for a name with a NUL, and for a time
-    /// before that of the metadata before it; `-errno` for a failed write.
+    /// `-EINVAL` for a duplicate instance, for an instance over 2147483647, for a name with a NUL, and for a time
+    /// before that of earlier metadata; `-errno` for a failed write.
     pub fn instances(&mut self, time: Stamp, indom: InDom, instances: &[(Inst, &[u8])]) -> Result {
         self.check_meta_time(time)?;
         let mut list: Vec<_> = instances.iter().map(|(inst, name)| (inst.word(), *name)).collect();
         let mut changes = Vec::new();
         let version = self.label.version;
-        let longest = |len| Some(len).filter(|_| version == Version::V3);
-        let update = self.state.instances(indom, &mut list, &mut changes, longest);
+        let update =
+            self.state.instances(indom, &mut list, &mut changes, |len| Some(len).filter(|_| version == Version::V3));
         let update = update.map_err(|e| refuse(&self.meta, e))?;
         if let Update::Write(extent) = update {
             self.set_meta_time(time)?;
@@ -65,12 +66,12 @@ impl Writer {
         self.write_when_full()
     }
 
-    /// Sets the labels of a subject from a time on, unless they are the same as before. The subject is the word of a
-    /// domain, cluster, metric or instance domain; the host has none. A set is that of an instance on the level of
-    /// instances alone.
+    /// Sets the labels of a subject from a time on, unless they are the same as before. The subject is the identifier
+    /// of a domain, cluster, metric or instance domain, and `None` for the host. Sets have an instance only on the
+    /// level of instances.
     ///
     /// # Errors
-    /// `-EINVAL` for a time before that of the metadata before it; `-errno` for a failed write.
+    /// `-EINVAL` for a time before that of earlier metadata; `-errno` for a failed write.
     pub fn labels(
         &mut self,
         time: Stamp,
@@ -91,8 +92,11 @@ impl Writer {
     /// # Errors
     /// Errors of [`Writer::labels`]; `-E2BIG` for JSON text over 65534 bytes or over 254 labels.
     pub fn raw_labels(&mut self, time: Stamp, (level, ident): (LabelLevel, u32), sets: &[LabelSetRef<'_>]) -> Result {
-        let count = |set: &LabelSetRef<'_>| set.labels.as_ref().map_or(0, |labels| labels.len());
-        if sets.iter().any(|set| set.json.len() > LabelSet::MAX_JSON || count(set) > LabelSet::MAX_LABELS) {
+        let is_too_long = sets.iter().any(|set| {
+            let count = set.labels.as_ref().map_or(0, |labels| labels.len());
+            set.json.len() > LabelSet::MAX_JSON || count > LabelSet::MAX_LABELS
+        });
+        if is_too_long {
             return Err(refuse(&self.meta, (Error::from_errno(E2BIG), "a label set is too long".to_owned())));
         }
         self.check_meta_time(time)?;

@@ -21,7 +21,7 @@ fn word(out: &mut Vec<u8>, word: u32) {
     out.extend_from_slice(&word.to_be_bytes());
 }
 
-/// Appends a timestamp. Version 2 has microseconds, and seconds of 32 bits: those that do not fit are cut.
+/// Appends a timestamp. Version 2 has microseconds, and seconds of 32 bits: larger ones are truncated.
 pub(super) fn stamp(out: &mut Vec<u8>, version: Version, time: Stamp) {
     match version {
         Version::V2 => {
@@ -37,7 +37,7 @@ pub(super) fn stamp(out: &mut Vec<u8>, version: Version, time: Stamp) {
     }
 }
 
-/// Appends a record: its length, what `body` appends, and its length.
+/// Appends a record: its length, the output of `body`, and its length again.
 fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     word(out, 0);
@@ -84,11 +84,11 @@ pub(super) fn desc(out: &mut Vec<u8>, desc: &RawDesc, names: &[&[u8]]) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Extent {
     Full,
-    /// Only what has changed; version 3 alone has it.
+    /// Only the changes. Not in version 2.
     Delta,
 }
 
-/// Appends an instance domain: instances in ascending order, `None` for the name of a deleted one.
+/// Appends an instance domain. Instances are in ascending order. The name of a deleted instance is `None`.
 pub(super) fn indom(
     out: &mut Vec<u8>,
     (version, extent): (Version, Extent),
@@ -119,7 +119,7 @@ pub(super) fn indom(
     });
 }
 
-/// Appends the label sets of a subject. A set is as long as its fields say: the caller has checked that they fit.
+/// Appends the label sets of a subject. The caller has checked that all lengths fit into their fields.
 pub(super) fn labels(
     out: &mut Vec<u8>,
     (version, time): (Version, Stamp),
@@ -147,7 +147,7 @@ pub(super) fn labels(
     });
 }
 
-/// Appends a help text, whose bits say what it describes and how long it is.
+/// Appends a help text. `bits` contain its subject and its kind.
 pub(super) fn text(out: &mut Vec<u8>, bits: u32, ident: u32, text: &[u8]) {
     framed(out, |out| {
         [4, bits, ident].into_iter().for_each(|value| word(out, value));
@@ -175,7 +175,7 @@ pub(super) fn record_head(out: &mut Vec<u8>, version: Version, time: Stamp, coun
     word(out, count as u32);
 }
 
-/// Completes a record of values that begins at `start`: its length at both ends.
+/// Completes a record of values that begins at `start`: writes its length at both ends.
 pub(super) fn record_end(out: &mut Vec<u8>, start: usize) {
     let len = ((out.len() - start + 4) as u32).to_be_bytes();
     out.extend_from_slice(&len);

@@ -22,7 +22,7 @@ use crate::decode::Version;
 use crate::decode::index::IndexEntry;
 use crate::decode::label::Label;
 use crate::decode::record::SLACK;
-use crate::error::{ArchiveError, Result};
+use crate::error::{ArchiveError, Result, Shown};
 use out::Out;
 use state::{EINVAL, Refused, State};
 use values::adapt;
@@ -31,21 +31,21 @@ use values::adapt;
 const INDEX: i32 = -2;
 /// Volume number in the label of the metadata, which is not a volume.
 const META: i32 = -1;
-/// Bytes of values between entries of the temporal index, as pmlogger(1) has it.
+/// Number of bytes of values between entries of the temporal index, as in pmlogger(1).
 const INDEXED: u64 = 100_000;
-/// Pending bytes that are written to the files.
+/// Number of pending bytes at which they are written to the files.
 const PENDING: usize = 1 << 18;
 /// Largest file of version 2, whose index has offsets of 31 bits.
 const MAX_V2: u64 = i32::MAX as u64;
 /// Largest record, whose length has 31 bits.
 const MAX_RECORD: usize = i32::MAX as usize;
 
-/// Writer of an archive, as pmlogger(1) is one.
+/// Writer of an archive, the counterpart of pmlogger(1).
 ///
 /// Metrics, instance domains, labels and texts are written when they are new; a caller may repeat them before every
-/// record. Times must not go back. Records go to the files in groups: [`Writer::flush`] writes them all at once, and
-/// metadata before the values that need it, so that a reader may follow, and so that what a killed writer leaves is an
-/// archive. [`Writer::finish`] completes the index and waits until the files are on their device.
+/// record. Times must not go back. Records go to the files in groups: [`Writer::flush`] writes all pending records,
+/// metadata before the values that need it. So readers may follow a growing archive, and a killed writer leaves a valid
+/// one. [`Writer::finish`] completes the index and waits until the files are on their device.
 ///
 /// ```
 /// use pcp_archive::{Archive, Create};
@@ -74,7 +74,7 @@ const MAX_RECORD: usize = i32::MAX as usize;
 pub struct Writer {
     base: PathBuf,
     label: Label,
-    /// Whether the labels have their start, so that the files may be written.
+    /// Whether the labels contain the start of the archive, so that the files may be written.
     is_started: bool,
     volume: u32,
     volume_size: u64,
@@ -91,6 +91,8 @@ pub struct Writer {
     last: Option<Stamp>,
     last_meta: Option<Stamp>,
     is_finished: bool,
+    /// Files of a new archive; empty for one to which records are appended.
+    created: Vec<PathBuf>,
 }
 
 fn file(base: &Path, suffix: &str) -> PathBuf {
@@ -105,9 +107,9 @@ fn refuse(out: &Out, (code, reason): Refused) -> ArchiveError {
 }
 
 impl Writer {
-    /// Opens an archive to append to it, by its base name or the name of one of its files, after a check of all its
-    /// metadata, of its index and of the last volume. Records must not be earlier than its end. A [`Writer::mark`] says
-    /// that values before it and after it are not related.
+    /// Opens an existing archive by its base name or the name of one of its files, to append records. All metadata, the
+    /// index and the last volume are checked first. Records must not be earlier than the end of the archive.
+    /// [`Writer::mark`] separates values that are not related to earlier ones.
     ///
     /// # Errors
     /// Errors of [`Archive::open`](crate::Archive::open). `PM_ERR_LOGREC` for an archive whose last volume or index
@@ -137,6 +139,7 @@ impl Writer {
             return Err(ArchiveError::file(base, EINVAL, "an archive has three files"));
         };
         let mut writer = Writer::with(base, label, 0, [meta, index, data], State::default());
+        writer.created = [&writer.meta, &writer.index, &writer.data].map(|out| out.path().to_owned()).into();
         (writer.is_started, writer.volume_size, writer.next_entry) = (false, options.volume_size, 0);
         if options.has_start {
             writer.start(options.label.start)?;
@@ -162,6 +165,7 @@ impl Writer {
             last: None,
             last_meta: None,
             is_finished: false,
+            created: Vec::new(),
         }
     }
 
@@ -180,7 +184,7 @@ impl Writer {
         self.volume
     }
 
-    /// Sets the start in the labels, which were written with another one.
+    /// Writes the start into the labels, which were written with another start.
     fn start(&mut self, time: Stamp) -> Result {
         self.label.start = time;
         self.fits(time)?;
@@ -212,7 +216,7 @@ impl Writer {
     /// # Errors
     /// `-EINVAL` for a time before that of the record before it, and for values that are not encoded as their metric's
     /// type requires; `PM_ERR_PMID_LOG` for a metric that is not described; `PM_ERR_TOOBIG` for more than 2 GiB;
-    /// `-errno` for a failed write. Only after the last one is the record in the archive, at the next attempt.
+    /// `-errno` for a failed write. After a failed write the record is still pending, and written at the next attempt.
     pub fn record(&mut self, time: Stamp, values: ValueSets<'_>) -> Result {
         let start = values.offsets().next().unwrap_or(values.pdu().len());
         self.put(time, values.len(), start, &[values.pdu().get(start..).unwrap_or_default()])
@@ -223,8 +227,9 @@ impl Writer {
     /// # Errors
     /// Errors of [`Writer::record`].
     pub fn values(&mut self, time: Stamp, values: &mut ResultWriter) -> Result {
-        let fail = |e| ArchiveError::file(self.data.path(), e, "the values are too long for a record");
-        let (head, tail) = values.seal(0, Changes::empty()).map_err(fail)?;
+        let (head, tail) = values
+            .seal(0, Changes::empty())
+            .map_err(|e| ArchiveError::file(self.data.path(), e, "the values are too long for a record"))?;
         let count = head.get(RESULT_SETS - 4..RESULT_SETS).and_then(|count| count.first_chunk().copied());
         let count = u32::from_be_bytes(count.unwrap_or_default()) as usize;
         self.put(time, count, RESULT_SETS, &[head.get(RESULT_SETS..).unwrap_or_default(), tail])
@@ -238,7 +243,8 @@ impl Writer {
         self.put(time, 0, 0, &[])
     }
 
-    /// Writes a record. `sets` are in parts, and their references to value blocks count from `from` bytes before.
+    /// Writes a record. `sets` is the list of parts of the value sets. References to value blocks count from `from`
+    /// bytes before the first part.
     fn put(&mut self, time: Stamp, count: usize, from: usize, sets: &[&[u8]]) -> Result {
         self.fits(time)?;
         if !self.is_started {
@@ -246,13 +252,13 @@ impl Writer {
         }
         let earliest = self.last.unwrap_or(self.label.start);
         if time < earliest {
-            let reason = format!("a record of {}, earlier than {}", Shown(time), Shown(earliest));
+            let reason = format!("the time of the record, {}, is before {}", Shown(time), Shown(earliest));
             return Err(refuse(&self.data, (EINVAL, reason)));
         }
         let len = sets.iter().map(|part| part.len()).sum::<usize>() + self.label.version.stamp_len() + 12;
         let largest = if self.label.version == Version::V2 { MAX_V2 as usize - 132 } else { MAX_RECORD };
         if len > largest {
-            let reason = format!("a record of {len} bytes; {largest} fit into a volume");
+            let reason = format!("a record of {len} bytes is too large: at most {largest} fit into a volume");
             return Err(refuse(&self.data, (Error::TOOBIG, reason)));
         }
         self.turn(len as u64)?;
@@ -277,7 +283,7 @@ impl Writer {
         self.write_when_full()
     }
 
-    /// Adds an entry to the index, unless an offset is over what version 2 has.
+    /// Adds an entry to the index, unless an offset is too large for version 2.
     fn entry(&mut self, time: Stamp, meta: u64, data: u64) {
         if self.label.version == Version::V2 && meta.max(data) > MAX_V2 {
             return;
@@ -286,7 +292,8 @@ impl Writer {
         encode::index(&mut self.index.pending, self.label.version, &entry);
     }
 
-    /// Ends the volume: the next record is in a new one, which must not exist. A volume has at least one record.
+    /// Ends the volume. The next record is written to a new volume, whose file must not exist. A volume has at least
+    /// one record.
     pub fn next_volume(&mut self) {
         self.is_volume_full = self.has_records();
     }
@@ -295,7 +302,7 @@ impl Writer {
         self.data.len() > self.label.version.label_len() as u64
     }
 
-    /// Starts a new volume for a record that must not be in this one, or does not fit into it.
+    /// Starts a new volume if the record must not be in this one, or does not fit into it.
     fn turn(&mut self, record: u64) -> Result {
         let limit = if self.label.version == Version::V2 { MAX_V2.min(self.volume_size) } else { self.volume_size };
         let is_over = self.has_records() && self.data.len() + record > limit;
@@ -305,6 +312,9 @@ impl Writer {
         self.flush()?;
         let number = self.volume + 1;
         let mut data = Out::create(&file(&self.base, &number.to_string()))?;
+        if !self.created.is_empty() {
+            self.created.push(data.path().to_owned());
+        }
         data.pending = encode::label(&self.label, number as i32);
         self.data.sync()?;
         (self.data, self.volume, self.next_entry, self.is_volume_full) = (data, number, 0, false);
@@ -316,7 +326,7 @@ impl Writer {
         if pending < PENDING { Ok(()) } else { self.flush() }
     }
 
-    /// Writes what is pending to the files, metadata first: readers see all records then.
+    /// Writes the pending records to the files, metadata first: readers see all records then.
     ///
     /// # Errors
     /// `-errno` for a failed write. What could not be written is still pending.
@@ -327,7 +337,7 @@ impl Writer {
         [&mut self.meta, &mut self.data, &mut self.index].into_iter().try_for_each(Out::flush)
     }
 
-    /// Writes what is pending, and waits until the files are on their devices (fsync(2)).
+    /// Writes the pending records, and waits until the files are on their devices (fsync(2)).
     ///
     /// # Errors
     /// Errors of [`Writer::flush`].
@@ -348,6 +358,33 @@ impl Writer {
         self.sync()
     }
 
+    /// Completes a new archive as [`Writer::finish`] does, but leaves all records or no files.
+    ///
+    /// # Errors
+    /// Errors of [`Writer::finish`], after which the files are removed; `-errno` for one that cannot be removed.
+    pub fn finish_or_discard(mut self) -> Result {
+        self.complete();
+        self.sync().or_else(|e| self.remove().and(Err(e)))
+    }
+
+    /// Removes the files of a new archive, for instance because its records could not all be written. An archive that
+    /// was opened by [`Writer::append`] stays, without the pending records.
+    ///
+    /// # Errors
+    /// `-errno` for a file that cannot be removed.
+    pub fn discard(mut self) -> Result {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result {
+        self.is_finished = true;
+        [&mut self.meta, &mut self.index, &mut self.data].into_iter().for_each(|out| out.pending.clear());
+        let removed = std::mem::take(&mut self.created).into_iter();
+        let removed = removed.map(|path| std::fs::remove_file(&path).map_err(|e| ArchiveError::io(&path, &e)));
+        // The other files are removed even if one of them cannot be.
+        removed.fold(Ok(()), Result::and)
+    }
+
     fn complete(&mut self) {
         if let Some(last) = self.last.filter(|_| !std::mem::replace(&mut self.is_finished, true)) {
             self.entry(last, self.meta.len(), self.data.len());
@@ -364,12 +401,3 @@ impl Drop for Writer {
 
 /// Offset of the value sets in a RESULT PDU.
 const RESULT_SETS: usize = 24;
-
-/// Time in an error.
-struct Shown(Stamp);
-
-impl std::fmt::Display for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:09}", self.0.seconds, self.0.nanoseconds)
-    }
-}

@@ -1,12 +1,16 @@
-//! Files that only grow, by whole records.
+//! Files to which only whole records are appended.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
+use pmapi::file::Dir;
+
+use super::state::EINVAL;
 use crate::error::{ArchiveError, Result};
 
-/// File that is written, and the records that are not in it yet.
+/// A file being written, and records that have not been written yet.
 #[derive(Debug)]
 pub(super) struct Out {
     path: PathBuf,
@@ -27,14 +31,22 @@ impl Out {
         Ok(Out { path: path.to_owned(), file, written: 0, pending: Vec::new() })
     }
 
-    /// Opens a file to append to it.
+    /// Opens a file to append to it. Another user may have put a link or a FIFO in its place.
     ///
     /// # Errors
-    /// `-errno` for a file that cannot be written.
+    /// `-errno` for a file that cannot be written, or is not regular.
     pub(super) fn append(path: &Path) -> Result<Out> {
         let fail = |e| ArchiveError::io(path, &e);
-        let file = File::options().write(true).open(path).map_err(fail)?;
-        let written = file.metadata().map_err(fail)?.len();
+        let (dir, name) = Dir::of(path).map_err(fail)?;
+        let file = dir.file(name, OFlag::O_WRONLY | OFlag::O_NONBLOCK, 0).map_err(fail)?;
+        if !file.metadata().map_err(fail)?.is_file() {
+            return Err(ArchiveError::file(path, EINVAL, "this is not a regular file"));
+        }
+        Self::at_end(path, file)
+    }
+
+    fn at_end(path: &Path, file: File) -> Result<Out> {
+        let written = file.metadata().map_err(|e| ArchiveError::io(path, &e))?.len();
         Ok(Out { path: path.to_owned(), file, written, pending: Vec::new() })
     }
 
@@ -42,12 +54,12 @@ impl Out {
         &self.path
     }
 
-    /// Returns the length of the file with what is not written yet.
+    /// Returns the length of the file including pending records.
     pub(super) fn len(&self) -> u64 {
         self.written + self.pending.len() as u64
     }
 
-    /// Writes what is pending. After a failure the file ends as before, and the records are still pending.
+    /// Writes the pending records. After a failure the file ends as before, and the records are still pending.
     ///
     /// # Errors
     /// `-errno` for a failed write, for instance `-ENOSPC`.
@@ -56,7 +68,7 @@ impl Out {
             return Ok(());
         }
         if let Err(e) = self.file.write_all_at(&self.pending, self.written) {
-            // A part of a record would be damage to every reader.
+            // Every reader would treat a part of a record as damage.
             _ = self.file.set_len(self.written);
             return Err(ArchiveError::io(&self.path, &e));
         }
@@ -65,7 +77,7 @@ impl Out {
         Ok(())
     }
 
-    /// Writes what is pending, and waits until the file is on its device.
+    /// Writes the pending records, and waits until the file is on its device.
     ///
     /// # Errors
     /// `-errno` for a failed write.
@@ -82,7 +94,9 @@ mod tests {
 
     #[test]
     fn a_full_device_keeps_what_is_pending() {
-        let mut out = Out::append(Path::new("/dev/full")).unwrap();
+        let path = Path::new("/dev/full");
+        assert!(Out::append(path).is_err(), "a device is no archive");
+        let mut out = Out::at_end(path, File::options().write(true).open(path).unwrap()).unwrap();
         out.pending = b"record".to_vec();
         let error = out.flush().unwrap_err();
         assert_eq!((error.code(), out.pending.as_slice()), (Error::from_errno(28), &b"record"[..]));

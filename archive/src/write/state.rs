@@ -10,7 +10,7 @@ use super::encode::Extent;
 /// Longest name of a metric in bytes: libpcp reads names into a buffer of `MAXPATHLEN`.
 const MAX_NAME: usize = 4095;
 
-/// Reason for which metadata is refused, and the code that libpcp has for it.
+/// Code that libpcp returns for refused metadata, and the reason.
 pub(super) type Refused = (Error, String);
 
 pub(super) const EINVAL: Error = Error::from_errno(22);
@@ -32,14 +32,14 @@ type Named = (u32, Box<[u8]>);
 /// Changes of an instance domain.
 pub(super) type Changes<'a> = Vec<(u32, Option<&'a [u8]>)>;
 
-/// What must be written of an instance domain.
+/// Kind of record that has to be written for an instance domain.
 #[derive(Debug)]
 pub(super) enum Update {
     Nothing,
     Write(Extent),
 }
 
-/// Returns `None` for the same description, otherwise the code for what differs.
+/// Returns the code for the difference between two descriptors, or `None` if they are equal.
 fn difference(old: &RawDesc, new: &RawDesc) -> Option<(Error, &'static str)> {
     match () {
         () if old.ty != new.ty => Some((Error::LOGCHANGETYPE, "type")),
@@ -56,7 +56,8 @@ impl State {
         self.descs.get(&pmid)
     }
 
-    /// Adds a metric. Returns the names that must be written with its descriptor; `None` if all is in the archive.
+    /// Adds a metric. Returns the names that must be written with its descriptor, or `None` if the archive already has
+    /// the metric and the names.
     ///
     /// # Errors
     /// `PM_ERR_PMID`, `PM_ERR_NAME` for a wrong name, `PM_ERR_LOGCHANGE*` for another description of the same metric.
@@ -87,13 +88,13 @@ impl State {
         Ok(Some(new))
     }
 
-    /// Notes a metric that is in the archive.
+    /// Records a metric that the archive already has.
     pub(super) fn set_metric<'n>(&mut self, pmid: PmId, desc: &RawDesc, names: impl Iterator<Item = &'n [u8]>) {
         self.descs.insert(pmid, *desc);
         self.names.extend(names.map(|name| (Box::from(name), pmid)));
     }
 
-    /// Notes what is known of an instance domain, in ascending order, without writing it.
+    /// Records the instances of a domain, in ascending order, without writing them.
     pub(super) fn set_instances<'n>(&mut self, indom: InDom, list: impl Iterator<Item = (u32, &'n [u8])>) {
         self.indoms.insert(indom, list.map(|(inst, name)| (inst, name.into())).collect());
     }
@@ -102,7 +103,7 @@ impl State {
     /// A delta is chosen, where the version has deltas, if it is not longer than the domain.
     ///
     /// # Errors
-    /// `-EINVAL` for an instance that is no number of 31 bits or is there twice, and for a name with a NUL.
+    /// `-EINVAL` for an instance that does not fit into 31 bits or is a duplicate, and for a name with a NUL.
     pub(super) fn instances<'n>(
         &mut self,
         indom: InDom,
@@ -182,7 +183,7 @@ fn differences<'n>(old: &[Named], new: &[(u32, &'n [u8])], changes: &mut Changes
                 changes.push((*inst, Some(name)));
                 new.next();
             }
-            // The arm before it has all other cases in which there is an old instance.
+            // The arm before handles all other cases with an old instance.
             (Some(_), None) => return false,
         }
     }

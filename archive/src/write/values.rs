@@ -31,7 +31,7 @@ pub(super) fn adapt(sets: &mut [u8], count: usize, distance: u32, state: &State)
 
 fn check(pmid: PmId, format: Format, is_empty: bool, state: &State) -> Result<(), Refused> {
     let Some(desc) = state.desc(pmid) else {
-        return Err((Error::PMID_LOG, format!("values of metric {pmid}, which is not described")));
+        return Err((Error::PMID_LOG, format!("metric {pmid} has values, but no descriptor")));
     };
     let is_small = [Type::I32, Type::U32, Type::Float].iter().any(|ty| ty.code() == desc.ty);
     let is_wrong = match format {

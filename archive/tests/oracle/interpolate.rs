@@ -8,7 +8,7 @@ use pcp_archive::{Archive, Interpolated, Interpolation, Metadata, Rule};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::RawValue;
 use pmapi::{Inst, OptionWord as _, PmId, Semantics, Type};
-use testkit::Pcp;
+use testkit::{Pcp, Version};
 
 use super::{Ours, archives, micro, oracle, put};
 
@@ -21,7 +21,7 @@ struct Grid {
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Source of numbers that are the same in each run.
+/// Generator of random numbers with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// Returns grids that cover all of an archive, parts of it, and what is before and after it.
+/// Returns grids that cover all of an archive, parts of it, and the times before and after it.
 fn grids(archive: &Archive, seed: u64) -> Vec<Grid> {
     let (start, end) = (archive.label().start, archive.end().unwrap());
     let span = (end.seconds - start.seconds).clamp(1, 1 << 30) * 1000;
@@ -102,9 +102,7 @@ fn ours(archive: &Archive, step: usize, profile: &str, grids: &[Grid]) -> Vec<u8
     let (wanted, profile) = (ours.wanted(step), ours.profile(profile));
     let mut out = ours.out;
     // The rule of the installed libpcp.
-    let version = Pcp::required().config("PCP_VERSION").to_owned();
-    let version: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
-    let rule = if version < vec![6, 3, 2] { Rule::Before632 } else { Rule::Since632 };
+    let rule = if Pcp::required().version() < Version(6, 3, 2) { Rule::Before632 } else { Rule::Since632 };
     let mut values = archive.interpolator(&wanted, &profile, Interpolation::new().rule(rule));
     for Grid { origin, delta, count } in grids {
         put(&mut out, &format!("origin {} {delta}", micro(*origin)), b"");
@@ -120,19 +118,19 @@ fn ours(archive: &Archive, step: usize, profile: &str, grids: &[Grid]) -> Vec<u8
     out
 }
 
-/// Archives with 64-bit values in blocks of another type: libpcp does not swap their bytes, and computes with what that
-/// gives.
+/// Archives with 64-bit values in blocks of another type: libpcp does not swap their bytes, and computes with the wrong
+/// numbers.
 const SWAPPED: [&str; 3] = ["bozo.client_v2", "960624.08.17_v2", "babylon.pmview_v2"];
 
-/// Archives with a damaged record, which one reads sooner than the other: libpcp in search of a value that a discrete
-/// metric does not need, and ours when it is the first one after the time.
+/// Archives with a damaged record that only one of the two libraries reads. libpcp looks for a next value that a
+/// discrete metric does not need; ours reads the first record after the time.
 const DAMAGED: [&str; 2] = ["binning", "pcp-mpstat3"];
 
-/// Archives with a `<mark>` that libpcp passes, and ignores, on its way to the origin of a grid that goes backward: it
-/// then has discrete values from before the `<mark>`.
+/// Archives with a `<mark>` that libpcp ignores on its way to the origin of a backward grid. It then returns discrete
+/// values from before the `<mark>`.
 const MARKED: [&str; 2] = ["19970807.09.54", "19970807.09.59"];
 
-/// What the comparison has found.
+/// Results of the comparison.
 #[derive(Default)]
 struct Findings {
     values: usize,
@@ -143,14 +141,16 @@ struct Findings {
 }
 
 impl Findings {
-    /// Compares grid by grid.
+    /// Compares the values of each grid, and records the differences.
     fn compare(&mut self, what: &str, meta: &Metadata, ours: &[u8], theirs: &[u8]) {
         let grids = |bytes| String::from_utf8_lossy(bytes).split("origin ").map(str::to_owned).collect::<Vec<_>>();
         let (ours, theirs): (Vec<String>, Vec<String>) = (grids(ours), grids(theirs));
         assert_eq!(ours.len(), theirs.len(), "{what}");
         for (ours, theirs) in ours.iter().zip(&theirs) {
-            let archive = what.split(' ').next().unwrap_or_default();
-            let is_damaged = DAMAGED.iter().any(|name| archive.ends_with(name)) && theirs.contains("\nerror -12373");
+            // The step and the profile are behind the path.
+            let archive = what.rsplitn(3, ' ').last().unwrap_or_default();
+            let has_failed = [ours, theirs].iter().any(|grid| grid.contains("\nerror -12373"));
+            let is_damaged = DAMAGED.iter().any(|name| archive.ends_with(name)) && has_failed;
             let is_swapped = SWAPPED.iter().any(|name| archive.ends_with(name));
             let is_backward = ours.lines().next().is_some_and(|grid| grid.contains(" -"));
             let is_marked = MARKED.iter().any(|name| archive.ends_with(name)) && is_backward;
@@ -177,7 +177,7 @@ impl Findings {
                 }
                 if is_known(meta, set, left?, right.unwrap_or_default(), is_swapped) {
                     self.known += 1;
-                    // The look ahead above is only for a crash.
+                    // Goes back to the line after this one: later lines were read only to detect a crash.
                     b = theirs.lines();
                     b.nth(ours.lines().count() - a.clone().count() - 1);
                     continue;
@@ -193,7 +193,7 @@ impl Findings {
     }
 }
 
-/// Returns whether two values differ as README says.
+/// Returns whether two values differ in a way that README documents.
 fn is_known(meta: &Metadata, set: &str, ours: &str, theirs: &str, is_swapped: bool) -> bool {
     let pmid = set.split_whitespace().next().and_then(|word| PmId::from_word(word.parse().ok()?));
     let Some(desc) = pmid.and_then(|pmid| meta.desc(pmid).ok()) else { return false };

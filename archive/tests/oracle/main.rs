@@ -1,4 +1,4 @@
-//! Calls and fetches compared with libpcp, by a C program that prints what it says of an archive.
+//! Calls and fetches compared with libpcp, by a C program that prints libpcp's answers about an archive.
 #![allow(clippy::unwrap_used)]
 
 mod interpolate;
@@ -9,12 +9,12 @@ use std::process::Command;
 
 use pcp_archive::{Archive, Direction, InstanceNames, Metadata, TextLevel};
 use pcp_pdu::event::Stamp;
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::RawValue;
 use pmapi::{InDom, Inst, LabelLevel, OptionWord as _, PmId, Type};
 use testkit::Pcp;
 
-/// Archives whose files have at most this many bytes together are compared, and twenty times as many with `ARCHIVES=all`.
+/// Total size of an archive's files up to which it is compared. With `ARCHIVES=all` the size is twenty times as large.
 const SMALL: u64 = 120_000;
 
 fn limit() -> u64 {
@@ -39,10 +39,7 @@ fn archives() -> Vec<PathBuf> {
 }
 
 fn oracle(dir: &Path) -> PathBuf {
-    let program = dir.join("oracle");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oracle.c");
-    assert!(Command::new("gcc").args(["-O1", "-o"]).arg(&program).args([source, "-lpcp"]).status().unwrap().success());
-    program
+    testkit::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oracle.c"), dir, &["-lpcp"])
 }
 
 fn libpcp(oracle: &Path, args: &[&str], archive: &Path) -> Vec<u8> {
@@ -53,7 +50,7 @@ fn micro(time: Stamp) -> String {
     format!("{}.{:06}", time.seconds, time.nanoseconds / 1000)
 }
 
-/// Appends bytes as C prints them: libpcp's names may be in any encoding.
+/// Appends bytes, and between them a name as C prints it. libpcp's names may be in any encoding.
 fn put(out: &mut Vec<u8>, head: &str, tail: &[u8]) {
     out.extend_from_slice(head.as_bytes());
     out.extend_from_slice(tail);
@@ -159,7 +156,7 @@ impl<'a> Ours<'a> {
     }
 
     fn profile(&self, profile: &str) -> Profile {
-        let mut chosen = Profile::new(if profile == "all" { State::Include } else { State::Exclude });
+        let mut chosen = Profile::new(if profile == "all" { ProfileState::Include } else { ProfileState::Exclude });
         for indom in self.indoms.iter().filter(|_| profile == "even") {
             let even = self.meta.instances_ever(*indom).unwrap_or_default();
             let even: Vec<Inst> = even.iter().filter(|i| i.inst % 2 == 0).map(|i| Inst::new(i.inst)).collect();
@@ -203,7 +200,7 @@ fn shown(inst: Option<Inst>, value: RawValue<'_>) -> String {
         RawValue::InSitu(word) => write!(text, "{word:08x}").unwrap(),
         RawValue::Block(code, payload) => {
             let sum: u32 = payload.iter().map(|b| u32::from(*b)).sum();
-            // libpcp swaps the bytes of event records; their sum is the same.
+            // libpcp swaps the bytes of event records. Their sum stays the same.
             assert!(Type::from_code(code.into()).is_ok());
             write!(text, "{code}:{}:{sum}", payload.len()).unwrap();
         }

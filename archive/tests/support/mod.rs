@@ -10,10 +10,10 @@ use pcp_pdu::label::LabelSetRef;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::{InDom, Inst, LabelLevel, PmId, RawLabel};
 
-/// Copies the metadata of an archive from a time up to another, before which it has been copied.
+/// Copies the metadata of an archive over time, each part before the values that need it.
 pub(crate) struct Metadata<'a> {
     from: &'a Archive,
-    /// Instance domains and labels that are not copied yet, by time.
+    /// Instance domains and labels that have not been copied yet, by time.
     timed: Vec<(Stamp, Timed<'a>)>,
     done: usize,
 }
@@ -24,7 +24,7 @@ enum Timed<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// Copies what has no time.
+    /// Copies the metadata without times: descriptors and help texts.
     pub(crate) fn new(from: &'a Archive, to: &mut Writer) -> Metadata<'a> {
         let meta = from.metadata();
         for (pmid, desc) in meta.descs() {
@@ -52,7 +52,7 @@ impl<'a> Metadata<'a> {
         Metadata { from, timed, done: 0 }
     }
 
-    /// Copies what is as of a time.
+    /// Copies the metadata as of a time.
     pub(crate) fn until(&mut self, time: Stamp, to: &mut Writer) {
         let start = self.from.label().start;
         while let Some((at, what)) = self.timed.get(self.done).filter(|(at, _)| *at <= time) {

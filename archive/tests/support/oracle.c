@@ -8,6 +8,8 @@
  *                                    pmFetch with interpolation, for each line "SECONDS MICROSECONDS DELTA COUNT" of
  *                                    standard input: origin, milliseconds between fetches, and how many
  */
+/* Functions with microseconds. Since PCP 7 the default is nanoseconds. */
+#define PMAPI_VERSION 2
 #include <pcp/pmapi.h>
 #include <stdio.h>
 #include <stdlib.h>

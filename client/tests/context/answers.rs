@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use pcp_client::{Context, Sample};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::RawValue;
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, LabelSet, OptionWord as _, OrNull, PmId, Result, Type};
 
@@ -127,7 +127,7 @@ fn try_answer(context: &mut Context, request: &str) -> Result<String> {
             format!("0 {}", text(&context.name_in_dom(indom(), inst)?))
         }
         "add" | "del" if InDom::from_word(word(first)).is_none() => {
-            let state = if *what == "add" { State::Include } else { State::Exclude };
+            let state = if *what == "add" { ProfileState::Include } else { ProfileState::Exclude };
             *context.profile_mut() = Profile::new(state);
             "0".into()
         }

@@ -39,7 +39,7 @@ impl Both {
         }
     }
 
-    /// Returns all metrics with their words.
+    /// Returns the names and PMIDs of all metrics.
     fn metrics(&mut self) -> Vec<(String, u32)> {
         let names = self.context.traverse("").unwrap();
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -301,7 +301,7 @@ fn stores() {
         }
     }
     both.all(&["store 0x074fffff 0xffffffff 0 1", "store 0x5fc00001 0xffffffff 0 1"]);
-    // The library stores, both fetch.
+    // Only the library stores; both fetch.
     let pmid = both.context.lookup_name("sample.string.write_me").unwrap();
     both.context.store(pmid, &[(None, pmapi::Atom::String(b"ours"))]).unwrap();
     assert!(both.same(&format!("fetch\t{:#x}", pmid.word())).contains("ours"));

@@ -2,6 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +20,15 @@ use crate::stage;
 /// Peer that greets a client and then behaves as a test requires.
 struct Fake {
     dir: tempfile::TempDir,
+    ends: Arc<AtomicBool>,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        // Wakes the thread, which then closes the socket.
+        let _ = UnixStream::connect(self.dir.path().join("s"));
+    }
 }
 
 fn greeting(features: Features) -> Vec<u8> {
@@ -29,12 +40,15 @@ fn greeting(features: Features) -> Vec<u8> {
 }
 
 impl Fake {
-    /// Serves one connection after the other until the test ends.
+    /// Serves one connection after the other until this object is dropped.
     fn new(mut serve: impl FnMut(UnixStream) + Send + 'static) -> Fake {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-        thread::spawn(move || listener.incoming().map_while(Result::ok).for_each(&mut serve));
-        Fake { dir }
+        let ends = Arc::new(AtomicBool::new(false));
+        let stops = Arc::clone(&ends);
+        let served = move |_: &UnixStream| !stops.load(Ordering::SeqCst);
+        thread::spawn(move || listener.incoming().map_while(Result::ok).take_while(served).for_each(&mut serve));
+        Fake { dir, ends }
     }
 
     /// Greets, reads the credentials and one request, and answers with `bytes`. Then it keeps the connection open or
@@ -154,7 +168,7 @@ fn times_without_end() {
     assert!(Context::new("127.0.0.1:1".parse().unwrap(), settings).is_err());
 }
 
-/// Answers that libpcp would wait for, or take for those of other requests.
+/// Answers that make libpcp wait, or that it would take for answers to other requests.
 #[test]
 fn more_than_was_asked_for() {
     let fake = Fake::answering(ALL, [desc(1), desc(2)].concat(), true);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+/* Functions with microseconds. Since PCP 7 the default is nanoseconds. */
+#define PMAPI_VERSION 2
 #include <pcp/pmapi.h>
 
 /* Declared in libpcp.h, which is not installed. */

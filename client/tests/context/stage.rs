@@ -1,7 +1,6 @@
 //! A private pmcd with PCP's sample agent, and a process that asks libpcp.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -29,10 +28,7 @@ impl Oracle {
         static BINARY: OnceLock<tempfile::TempDir> = OnceLock::new();
         let binary = BINARY.get_or_init(|| {
             let dir = tempfile::tempdir().unwrap();
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/context/oracle.c");
-            let status =
-                Command::new("gcc").args(["-O1", "-o"]).args([dir.path().join("oracle"), source]).arg("-lpcp").status();
-            assert!(status.unwrap().success());
+            testkit::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/context/oracle.c"), &dir, &["-lpcp"]);
             dir
         });
         let mut child = Command::new(binary.path().join("oracle"))

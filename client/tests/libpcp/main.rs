@@ -16,8 +16,7 @@ fn ask(questions: &[String], env: &[(&str, &str)]) -> Vec<Vec<u8>> {
     let dir = PROGRAM.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/libpcp_cases.c");
-        let program = dir.path().join("libpcp_cases");
-        assert!(Command::new("cc").args(["-w", "-o"]).arg(program).args([source, "-lpcp"]).status().unwrap().success());
+        testkit::compile(source, &dir, &["-lpcp"]);
         dir
     });
     let mut input = tempfile::tempfile().unwrap();
@@ -62,7 +61,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
-/// Generator of numbers that are the same in every run.
+/// Generator of random numbers with a fixed seed.
 struct Random(u64);
 
 impl Random {

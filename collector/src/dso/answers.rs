@@ -1,4 +1,4 @@
-//! What an agent's functions return, read from its memory.
+//! Results of an agent's functions, read from its memory.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::slice;
@@ -10,29 +10,29 @@ use pmapi::{Error, Inst, LabelFlags, RawLabel, Result};
 use pmda::dso::abi::CLabelSet;
 use pmda::dso::memory::free;
 
-/// Returns a text; an empty one for a null pointer. It must be a string.
+/// Returns the text at a pointer to a C string, or an empty text for a null pointer.
 pub(super) unsafe fn text<'a>(at: *const c_char) -> &'a [u8] {
-    // SAFETY: as the caller says, it is a string or null.
+    // SAFETY: by the caller's promise, it is a string or null.
     if at.is_null() { b"" } else { unsafe { CStr::from_ptr(at) }.to_bytes() }
 }
 
-/// Returns the JSON of a label set. Its length must be that of the text.
+/// Returns the JSON of a label set, whose length field must be right.
 unsafe fn json(set: &CLabelSet) -> &[u8] {
-    // SAFETY: as the caller says, the text has this length.
+    // SAFETY: by the caller's promise, the text has this length.
     if set.json.is_null() { b"" } else { unsafe { slice::from_raw_parts(set.json.cast(), set.json_len.into()) } }
 }
 
-/// Returns a label set with its labels, or its error. The set must be whole.
+/// Returns a label set with its labels, or its error. The set must be complete.
 pub(super) unsafe fn set_of<'a>(set: &'a CLabelSet, index: &'a [RawLabel]) -> LabelSetRef<'a> {
     let labels = Error::from_code(set.count).map_or(Ok(index), Err);
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise.
     LabelSetRef { inst: Inst::from_word(set.inst), labels, json: unsafe { json(set) } }
 }
 
-/// Returns the labels of a set. It must have as many as it says.
+/// Returns the labels of a set. The set must contain the number of labels that it claims.
 pub(super) unsafe fn index(set: &CLabelSet) -> Vec<RawLabel> {
     let count = if set.labels.is_null() { 0 } else { usize::try_from(set.count).unwrap_or(0) };
-    // SAFETY: as the caller says, there are so many.
+    // SAFETY: by the caller's promise, there are this many labels.
     let labels = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(set.labels, count) } };
     labels
         .iter()
@@ -46,7 +46,7 @@ pub(super) unsafe fn index(set: &CLabelSet) -> Vec<RawLabel> {
         .collect()
 }
 
-/// Encodes names, and frees them. There must be `count` names, and as many statuses unless these are null.
+/// Encodes names, and frees them. There must be `count` names, and `count` statuses unless their pointer is null.
 pub(super) unsafe fn pieces(
     out: &mut Vec<u8>,
     kinds: Statuses,
@@ -54,11 +54,14 @@ pub(super) unsafe fn pieces(
     statuses: *mut c_int,
     count: c_int,
 ) -> Result {
-    // SAFETY: as the caller says, there are so many names and statuses.
+    // SAFETY: by the caller's promise, there are this many names and statuses.
     unsafe {
         let count = if names.is_null() { 0 } else { count as usize };
-        let node = |i| if !statuses.is_null() && statuses.add(i).read() != 0 { Node::NonLeaf } else { Node::Leaf };
-        let list: Vec<(Node, &[u8])> = (0..count).map(|i| (node(i), text(names.add(i).read()))).collect();
+        let list = (0..count).map(|i| {
+            let is_inner = !statuses.is_null() && statuses.add(i).read() != 0;
+            (if is_inner { Node::NonLeaf } else { Node::Leaf }, text(names.add(i).read()))
+        });
+        let list: Vec<(Node, &[u8])> = list.collect();
         let encoded = encode_names(out, FROM_AGENT, kinds, list.iter().copied());
         free(names);
         free(statuses);

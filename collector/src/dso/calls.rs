@@ -10,7 +10,7 @@ use pcp_pdu::instance::{InstanceReq, InstanceWriter};
 use pcp_pdu::label::{LabelReq, encode_label};
 use pcp_pdu::metadata::{Fetch, Text, TextReq};
 use pcp_pdu::names::{Statuses, encode_ids};
-use pcp_pdu::profile::{ProfilePdu, State};
+use pcp_pdu::profile::{ProfilePdu, ProfileState};
 use pcp_pdu::result::ResultPdu;
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FROM_AGENT, Pdu, PduType};
@@ -21,7 +21,7 @@ use pmda::dso::values::{self, Skeleton};
 
 use super::answers::{index, pieces, set_of, text};
 
-/// The functions of an agent, with the arguments and results that stay between calls.
+/// The functions of an agent, with arguments and results that must stay valid between calls.
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) interface: Box<Interface>,
@@ -32,12 +32,24 @@ pub(super) struct Calls {
     pub(super) client: i32,
 }
 
-/// The profile that the agent has. Agents keep the pointer to it.
+/// The profile that was passed to the agent. Agents keep the pointer to it.
 #[derive(Debug)]
 struct Profile {
     head: Box<CProfile>,
     indoms: Vec<CIndomProfile>,
     insts: Vec<c_int>,
+}
+
+/// The answer to a PDU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Answered {
+    /// The PDU has no answer.
+    Silently,
+    /// The answer has been appended to the buffer.
+    Appended,
+    /// The request was a fetch. [`SharedObject::fetched`](super::SharedObject::fetched) returns its answer.
+    Fetched,
 }
 
 /// Names that a request asks for.
@@ -73,10 +85,18 @@ impl Calls {
         check(unsafe { function(client, attr.attribute.code(), value.as_ptr(), len, self.interface.ext) }).map(drop)
     }
 
-    /// Makes the call of a PDU; false when it has no answer.
-    pub(super) fn call(&mut self, pdu: Pdu<'_>, out: &mut Vec<u8>) -> Result<bool> {
+    /// Returns the parts of the answer to the last fetch.
+    pub(super) fn fetched(&self) -> (&[u8], &[u8]) {
+        self.values.parts()
+    }
+
+    /// Makes the call of a PDU.
+    pub(super) fn call(&mut self, pdu: Pdu<'_>, out: &mut Vec<u8>) -> Result<Answered> {
         match pdu {
-            Pdu::Fetch(fetch) => self.fetch(fetch, out)?,
+            Pdu::Fetch(fetch) => {
+                self.fetch(fetch)?;
+                return Ok(Answered::Fetched);
+            }
             Pdu::DescReq(req) => self.desc(req.pmid, out)?,
             Pdu::InstanceReq(req) => self.instance(req, out)?,
             Pdu::TextReq(req) => self.text(req, out)?,
@@ -88,21 +108,21 @@ impl Calls {
             Pdu::Traverse(traverse) => self.below(traverse.name, Below::All, out)?,
             Pdu::Profile(profile) => {
                 self.profile(&profile)?;
-                return Ok(false);
+                return Ok(Answered::Silently);
             }
             Pdu::Attr(attr) => {
                 self.attribute(self.client, attr)?;
-                return Ok(false);
+                return Ok(Answered::Silently);
             }
             Pdu::Error(e) => {
                 if e.status() == Err(Error::NOTCONN) {
                     self.end(self.client);
                 }
-                return Ok(false);
+                return Ok(Answered::Silently);
             }
-            _ => return Ok(false),
+            _ => return Ok(Answered::Silently),
         }
-        Ok(true)
+        Ok(Answered::Appended)
     }
 
     /// Sets the client's number in the agent's `pmdaExt`.
@@ -129,7 +149,7 @@ impl Calls {
     fn profile(&mut self, pdu: &ProfilePdu<'_>) -> Result {
         let function = self.interface.profile.ok_or(Error::NYI)?;
         let Profile { head, indoms, insts } = &mut self.profile;
-        let code = |state: State| c_int::from(state == State::Exclude);
+        let code = |state: ProfileState| c_int::from(state == ProfileState::Exclude);
         insts.clear();
         insts.extend(pdu.entries().flat_map(|(_, _, insts)| insts).map(|inst| inst as i32));
         indoms.clear();
@@ -144,28 +164,35 @@ impl Calls {
         check(unsafe { function(&raw const **head, self.interface.ext) }).map(drop)
     }
 
-    fn fetch(&mut self, fetch: Fetch<'_>, out: &mut Vec<u8>) -> Result {
+    fn fetch(&mut self, fetch: Fetch<'_>) -> Result {
         let function = self.interface.fetch.ok_or(Error::NYI)?;
         let mut pmids: Vec<u32> = fetch.pmids().map(|pmid| pmid.map_or(u32::MAX, PmId::word)).collect();
         let mut result = null_mut();
-        // SAFETY: the list is as long as it says; the result is whole, and its values are ours now.
+        // SAFETY: the list has the given length. The result is complete, and its values are ours now.
         let changes = unsafe {
             check(function(pmids.len() as c_int, pmids.as_mut_ptr(), &raw mut result, self.interface.ext))?;
             if result.is_null() {
+                return Err(Error::PMID);
+            }
+            // As in pmcd, which would drop a daemon that answers this. A result that claims too much is not read at all.
+            let count = (*result).count as usize;
+            if count != pmids.len() {
+                if count < pmids.len() {
+                    values::free_values(result);
+                }
                 return Err(Error::PMID);
             }
             let read = values::read(result, &mut self.values);
             values::free_values(result);
             read?
         };
-        append(out, self.values.seal(FROM_AGENT, changes)?);
-        Ok(())
+        self.values.seal(FROM_AGENT, changes).map(drop)
     }
 
     fn store(&mut self, pdu: &ResultPdu<'_>, out: &mut Vec<u8>) -> Result {
         let function = self.interface.store.ok_or(Error::NYI)?;
         let result = self.skeleton.fill(pdu)?;
-        // SAFETY: the result is whole, and stays ours.
+        // SAFETY: the result is complete, and stays ours.
         let stored = unsafe {
             let stored = function(result, self.interface.ext);
             values::free_values(result);
@@ -194,7 +221,7 @@ impl Calls {
         let indom = req.indom.ok_or(Error::INDOM)?;
         let inst = req.inst.map_or(u32::MAX, Inst::word) as i32;
         let mut result: *mut CInstances = null_mut();
-        // SAFETY: the answer is whole and ours.
+        // SAFETY: the answer is complete and ours.
         unsafe {
             check(function(indom.word(), inst, name, &raw mut result, self.interface.ext))?;
             let head = result.as_ref().ok_or(Error::IPC)?;
@@ -216,7 +243,7 @@ impl Calls {
     fn text(&mut self, req: TextReq, out: &mut Vec<u8>) -> Result {
         let function = self.interface.text.ok_or(Error::NYI)?;
         let mut buffer = null_mut();
-        // SAFETY: the text stays the agent's until the next call.
+        // SAFETY: the agent owns the text until the next call.
         let found = unsafe {
             check(function(req.ident as i32, req.bits, &raw mut buffer, self.interface.ext))?;
             text(buffer)
@@ -227,7 +254,7 @@ impl Calls {
     fn label(&mut self, req: LabelReq, out: &mut Vec<u8>) -> Result {
         let function = self.interface.label.filter(|_| self.version() >= 7).ok_or(Error::NYI)?;
         let mut list: *mut CLabelSet = null_mut();
-        // SAFETY: the sets are whole and ours.
+        // SAFETY: the sets are complete and ours.
         unsafe {
             let count = check(function(req.ident as i32, req.bits, &raw mut list, self.interface.ext))?;
             let sets = if list.is_null() { &[] } else { slice::from_raw_parts(list, count.max(0) as usize) };
@@ -259,7 +286,7 @@ impl Calls {
     fn names(&mut self, pmid: Option<PmId>, out: &mut Vec<u8>) -> Result {
         let function = self.interface.name.filter(|_| self.version() >= 4).ok_or(Error::PMID)?;
         let mut names = null_mut();
-        // SAFETY: the names are one piece, and ours.
+        // SAFETY: the names are one allocation, and ours.
         unsafe {
             let count = check(function(pmid.map_or(u32::MAX, PmId::word), &raw mut names, self.interface.ext))?;
             pieces(out, Statuses::Omitted, names, null_mut(), count)
@@ -274,7 +301,7 @@ impl Calls {
         let function = self.interface.children.filter(|_| self.version() >= 4).ok_or(Error::NAME)?;
         let name = CString::new(name).map_err(|_| Error::NAME)?;
         let (mut names, mut statuses) = (null_mut(), null_mut());
-        // SAFETY: names and statuses are a piece each, and ours.
+        // SAFETY: names and statuses are one allocation each, and ours.
         unsafe {
             let ext = self.interface.ext;
             let count = check(function(name.as_ptr(), traverse, &raw mut names, &raw mut statuses, ext))?;
@@ -285,9 +312,4 @@ impl Calls {
 
 fn check(status: c_int) -> Result<c_int> {
     Error::from_code(status).map_or(Ok(status), Err)
-}
-
-fn append(out: &mut Vec<u8>, (head, rest): (&[u8], &[u8])) {
-    out.extend_from_slice(head);
-    out.extend_from_slice(rest);
 }

@@ -8,13 +8,13 @@ use nix::libc;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
-/// Most descriptors that are closed one by one, on kernels before Linux 5.11, which lack `close_range(2)`.
+/// Largest number of descriptors closed one by one, on kernels before Linux 5.11, which lack `close_range(2)`.
 const MOST: libc::rlim_t = 65_536;
 
 /// Closes all descriptors in a process but its standard input, output and error. A host of shared objects such as pmcd
 /// has descriptors that are not close-on-exec: listening sockets, its clients, the pipes of other agents.
 pub(crate) fn close_others(command: &mut Command) {
-    // SAFETY: the child of a process that may have several threads calls nothing here but system calls.
+    // SAFETY: the child of a process with possibly several threads makes only system calls here.
     unsafe { command.pre_exec(keep_only_standard) };
 }
 
@@ -30,7 +30,8 @@ pub(crate) fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
 }
 
-/// Marks all other descriptors close-on-exec: until then the standard library needs one to report an error.
+/// Marks all other descriptors close-on-exec. They are not closed yet, because the standard library needs one to report
+/// an error.
 fn keep_only_standard() -> io::Result<()> {
     // SAFETY: changes flags of descriptors, in a process that is about to be another program.
     unsafe {

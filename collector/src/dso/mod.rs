@@ -8,4 +8,5 @@ mod calls;
 pub(crate) mod child;
 mod shared;
 
+pub use calls::Answered;
 pub use shared::{LoadError, SharedObject};

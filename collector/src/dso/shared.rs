@@ -15,7 +15,7 @@ use pmapi::debug::Debug;
 use pmapi::{Domain, Error, Result};
 use pmda::dso::abi::{self, Interface};
 
-use super::calls::Calls;
+use super::calls::{Answered, Calls};
 use crate::{Channel, Collector};
 
 /// The shared object of an agent in this process: a channel for a [`Collector`]. Each PDU becomes a call, and its
@@ -58,10 +58,10 @@ pub enum LoadError {
     Init {
         /// Name of the function.
         init: String,
-        /// The status that it has set.
+        /// The status that the entry point has set.
         error: Error,
     },
-    /// The interface has a version other than 2 to 7.
+    /// The version of the interface is not in the range 2 to 7.
     #[error("unsupported PMDA interface version {0}")]
     Interface(u8),
     /// The agent is built for another version of PCP.
@@ -79,8 +79,8 @@ impl SharedObject {
         Self::open_with_debug(path, init, domain, Debug::NONE)
     }
 
-    /// Loads a file as [`SharedObject::open`] does. The libpcp that an agent in C has brought along gets debug options
-    /// before the entry point is called (pmSetDebug(3)).
+    /// Loads a file as [`SharedObject::open`] does. The libpcp of an agent in C gets debug options before the entry
+    /// point is called (pmSetDebug(3)).
     ///
     /// # Errors
     /// The errors of [`SharedObject::open`].
@@ -95,6 +95,7 @@ impl SharedObject {
             let reason = e.source().map_or_else(|| e.to_string(), |said| said.to_string());
             LoadError::Load { path: path.into(), reason }
         })?;
+        set_program(&library);
         if options != Debug::NONE {
             set_debug(&library, options);
         }
@@ -121,15 +122,14 @@ impl SharedObject {
         Ok(SharedObject { calls, replies: VecDeque::new(), open: true, entry, library, is_kept: false })
     }
 
-    /// Sets the debug options of the libpcp that an agent in C has brought along, in place of all others
-    /// (pmClearDebug(3), pmSetDebug(3)).
+    /// Replaces the debug options of the libpcp of an agent in C (pmClearDebug(3), pmSetDebug(3)).
     pub fn set_debug(&self, options: Debug) {
         if let Some(library) = &self.library {
             set_debug(library, options);
         }
     }
 
-    /// Keeps the file loaded for ever, so that tools such as valgrind still know its functions at the end of the process.
+    /// Keeps the file loaded forever, so that tools such as valgrind can name its functions at the end of the process.
     pub fn keep_loaded(&mut self) {
         self.is_kept = true;
     }
@@ -164,6 +164,22 @@ impl SharedObject {
         Features::from_bits_retain(self.calls.interface.flags)
     }
 
+    /// Makes the call of a PDU, for hosts that own the buffer. The answer is appended to `out`, except the answer to a
+    /// fetch, which [`SharedObject::fetched`] returns without a copy.
+    ///
+    /// # Errors
+    /// The error of the agent, which is the answer to a request; `PM_ERR_NYI` if the agent lacks a function for the
+    /// PDU. After an error, the bytes appended to `out` are incomplete.
+    pub fn answer(&mut self, header: Header, pdu: Pdu<'_>, out: &mut Vec<u8>) -> Result<Answered> {
+        self.calls.as_client(header.from);
+        self.calls.call(pdu, out)
+    }
+
+    /// Returns the two parts of the answer to the last fetch, after [`Answered::Fetched`].
+    pub fn fetched(&self) -> (&[u8], &[u8]) {
+        self.calls.fetched()
+    }
+
     /// Sends the agent an attribute of a client, and returns its answer, which a PDU would not have.
     ///
     /// # Errors
@@ -177,21 +193,28 @@ impl SharedObject {
 /// Addresses of the interfaces of agents that stay loaded.
 static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Replaces the debug options of libpcp, if the library or one that it depends on is libpcp, and tells it the name of this
-/// program, which its lines begin with (pmSetProgname(3)).
-fn set_debug(library: &Library, options: Debug) {
+/// Sets the program's name at the start of libpcp's log lines (pmSetProgname(3)), if the library or one that it depends
+/// on is libpcp.
+fn set_program(library: &Library) {
     /// libpcp keeps the pointer.
     static PROGRAM: LazyLock<CString> = LazyLock::new(|| {
         let program = std::env::args_os().next().unwrap_or_default();
         let name = Path::new(&program).file_name().map(|name| name.as_bytes().to_vec());
         CString::new(name.unwrap_or_default()).unwrap_or_default()
     });
-    let Ok(options) = CString::new(options.to_string()) else { return };
-    // SAFETY: these are the types of the functions in every version of libpcp that has them.
+    // SAFETY: this is the type of the function in every version of libpcp that has it.
     unsafe {
         if let Ok(name) = library.get::<unsafe extern "C" fn(*const c_char)>(b"pmSetProgname") {
             name(PROGRAM.as_ptr());
         }
+    }
+}
+
+/// Replaces the debug options of libpcp, if the shared object has loaded libpcp.
+fn set_debug(library: &Library, options: Debug) {
+    let Ok(options) = CString::new(options.to_string()) else { return };
+    // SAFETY: this is the type of the functions in every version of libpcp that has them.
+    unsafe {
         for (name, argument) in [(&b"pmClearDebug"[..], c"all"), (b"pmSetDebug", &options)] {
             if let Ok(set) = library.get::<unsafe extern "C" fn(*const c_char) -> c_int>(name) {
                 set(argument.as_ptr());
@@ -208,11 +231,15 @@ impl Channel for SharedObject {
         while let Some(header) = Header::parse(bytes)? {
             let (pdu, rest) = bytes.split_at_checked(header.len as usize).ok_or(crate::Error::CutShort(bytes.len()))?;
             bytes = rest;
-            self.calls.as_client(header.from);
             let mut out = Vec::new();
-            match self.calls.call(Pdu::decode(header, pdu)?, &mut out) {
-                Ok(false) => continue,
-                Ok(true) => {}
+            match self.answer(header, Pdu::decode(header, pdu)?, &mut out) {
+                Ok(Answered::Silently) => continue,
+                Ok(Answered::Appended) => {}
+                Ok(Answered::Fetched) => {
+                    let (head, rest) = self.fetched();
+                    out.extend_from_slice(head);
+                    out.extend_from_slice(rest);
+                }
                 // These PDUs have no answer that could carry the error.
                 Err(e) if matches!(header.pdu, PduType::PROFILE | PduType::ATTR | PduType::ERROR) => {
                     return Err(crate::Error::Agent(e));
@@ -228,7 +255,7 @@ impl Channel for SharedObject {
     }
 
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> crate::Result<Header> {
-        // `send` has made the call: an answer that is not here now never comes.
+        // `send` has already made the call. If the answer is not here now, it never comes.
         *pdu = self.replies.pop_front().ok_or(crate::Error::TimedOut(timeout.unwrap_or(Duration::MAX)))?;
         Header::parse(pdu)?.ok_or(crate::Error::Closed)
     }
@@ -244,7 +271,7 @@ impl Drop for SharedObject {
     fn drop(&mut self) {
         self.close();
         if self.is_kept {
-            // What the agent has allocated stays reachable, as in pmcd.
+            // The agent's allocations stay reachable, as in pmcd.
             let interface = std::mem::replace(&mut self.calls.interface, Box::new(Interface::challenge(0)));
             let kept = Box::into_raw(interface) as usize;
             KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(kept);

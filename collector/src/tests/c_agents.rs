@@ -9,7 +9,7 @@ use pcp_pdu::event;
 use pcp_pdu::handshake::Attribute;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::{Pdu, PduType};
 use pmapi::{Atom, Domain, InDom, Inst, Item, PmId, Semantics, Serial, Type};
 use testkit::{CAgent, Pcp, free_port};
@@ -34,7 +34,7 @@ fn command(agent: &CAgent, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns a file under `target`. `/dev/null` would be replaced by a file when the agent runs as root.
+/// Returns the path of a log under `target`. An agent that runs as root would replace `/dev/null` by a file.
 fn log(agent: &str) -> PathBuf {
     simple().dir().join(format!("{agent}.log"))
 }
@@ -59,7 +59,7 @@ fn ask_simple(agent: &mut Collector<Process>) {
 
     assert_eq!(agent.values(pmid(0, 1)).unwrap().len(), 3);
     let mut profile = Profile::default();
-    profile.set(indom(0), State::Exclude, &[Inst::new(1)]);
+    profile.set(indom(0), ProfileState::Exclude, &[Inst::new(1)]);
     agent.set_profile(profile);
     let ids: Vec<_> = agent.values(pmid(0, 1)).unwrap().iter().map(|(inst, _)| inst).collect();
     assert_eq!(ids, [Some(Inst::new(1))]);

@@ -55,7 +55,7 @@ impl Fake {
     }
 }
 
-/// Connects to a scripted agent without the version exchange. Joining the thread shows its panic.
+/// Connects to a scripted agent without the version exchange. Joining the thread passes on its panic.
 pub(super) fn agent(script: impl FnOnce(&mut Fake) + Send + 'static) -> (Collector<Stream>, JoinHandle<()>) {
     let (stream, thread) = stream(script);
     (Collector::new(stream), thread)

@@ -141,7 +141,7 @@ fn an_agent_that_takes_its_time() {
     assert!(matches!(starting.wait(None), Err(Error::Dropped)));
 }
 
-/// An agent that sends the beginning of a PDU, and then bytes without end.
+/// An agent that sends the beginning of a PDU, followed by an endless stream of bytes.
 fn endless(head: &str) -> Command {
     shell(&format!("printf '{CREDS}'; printf '{head}'; exec cat /dev/zero"))
 }

@@ -6,7 +6,7 @@ use pcp_pdu::instance::InstanceWriter;
 use pcp_pdu::label::{LabelSetRef, encode_label};
 use pcp_pdu::metadata::{DescPdu, Subject, Text, TextKind, TextReq};
 use pcp_pdu::names::{Node, Statuses, encode_ids, encode_names};
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::Changes;
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FrameError, Pdu, PduType};
@@ -112,7 +112,7 @@ fn profile_goes_before_the_first_fetch_of_a_client_and_after_changes() {
     collector.fetch(&pmids).unwrap();
     collector.fetch(&pmids).unwrap();
     let mut profile = Profile::default();
-    profile.set(indom(), State::Exclude, &[Inst::new(1)]);
+    profile.set(indom(), ProfileState::Exclude, &[Inst::new(1)]);
     collector.set_profile(profile);
     collector.fetch(&pmids).unwrap();
     collector.as_client(3).fetch(&pmids).unwrap();
@@ -153,7 +153,7 @@ fn a_wrong_number_of_value_sets_drops_the_agent() {
         fake.expect_end();
     });
     let error = collector.fetch(&[pmid(0), pmid(1)]).unwrap_err();
-    assert_eq!(error.to_string(), "1 value sets in answer to FETCH, 2 wanted");
+    assert_eq!(error.to_string(), "the answer to FETCH has 1 value sets, not 2");
     assert!(matches!(collector.desc(pmid(0)), Err(Error::Dropped)));
     assert_eq!(collector.state(), AgentState::Dropped);
     thread.join().unwrap();
@@ -323,7 +323,7 @@ fn wrong_answers() {
     };
     assert!(matches!(drops(|fake| fake.error(pmapi::Error::PMDAREADY)), Error::Unexpected { .. }));
     let other = drops(|fake| fake.send(|out, from| encode_ids(out, from, 0, &[])));
-    assert_eq!(other.to_string(), "PMNS_IDS PDU in answer to DESC_REQ");
+    assert_eq!(other.to_string(), "the answer to DESC_REQ is a PMNS_IDS PDU");
     assert_eq!(other.code(), pmapi::Error::IPC);
     assert!(matches!(drops(|fake| fake.send_bytes(&[0; 16])), Error::Frame(FrameError::TooShort(0))));
     assert!(matches!(drops(|fake| fake.send_bytes(&[0, 0, 0, 32, 0])), Error::CutShort(5)));

@@ -2,6 +2,8 @@
  * What libpcp computes for derived metrics over an archive, record by record: derived ARCHIVE. Each line of standard input
  * has a name and an expression between them a tab. The environment has an empty PCP_DERIVED_CONFIG.
  */
+/* Functions with microseconds. Since PCP 7 the default is nanoseconds. */
+#define PMAPI_VERSION 2
 #include <pcp/pmapi.h>
 #include <stdio.h>
 #include <stdlib.h>

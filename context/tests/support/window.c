@@ -1,5 +1,5 @@
 /*
- * What libpcp makes of time windows: window START END ZONE, in seconds and nanoseconds as one word; END 0 for none.
+ * What libpcp makes of time windows: window START END ZONE NOW, in seconds and nanoseconds as one word; END 0 for none.
  * Each line of standard input has the arguments of -S, -T, -A and -O between tabs, empty for none. Each line of standard
  * output has the result of the call and the three times.
  */
@@ -8,6 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+static struct timespec now;
+
+/* In place of the one that libpcp calls. */
+int clock_gettime(clockid_t id, struct timespec *result)
+{
+    *result = now;
+    return 0;
+}
 
 static struct timespec at(const char *text)
 {
@@ -24,6 +34,7 @@ int main(int argc, char **argv)
     if (atoll(argv[2]) == 0)
 	end.tv_sec = PM_MAX_TIME_T;
     pmNewZone(argv[3]);
+    now = at(argv[4]);
     while (fgets(line, sizeof(line), stdin)) {
 	char *field = line, *args[4], *message = NULL;
 	struct timespec s = { 0, 0 }, t = { 0, 0 }, o = { 0, 0 };

@@ -78,7 +78,7 @@ fn main() {
         let after = peer.as_ref().map(|peer| peer.run(instances, rounds, definitions));
         for ([name, operands, _], rust) in definitions.iter().zip(rust) {
             let values = f64::from(instances) * operands.split(',').count() as f64;
-            // A function that the installed libpcp does not have yet has no time.
+            // A function that the installed libpcp does not have has no time.
             let times = [&before, &after].map(|times| times.as_ref()?.get(*name).copied());
             let c = times[0].zip(times[1]).map(|(before, after)| (before + after) / 2.0);
             match c {

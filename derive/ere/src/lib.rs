@@ -1,7 +1,7 @@
 //! POSIX extended regular expressions (regcomp(3)), translated for the `regex` crate: the dialect of all patterns that
 //! users of Performance Co-Pilot write.
 //!
-//! The only use is to test whether a text matches, so neither the longest match nor sub-expressions matter. Errors are
+//! The only use is to test whether a text matches, so neither the longest match nor sub-expressions matter. Errors have
 //! the texts of regerror(3). Back references, a GNU extension, are refused.
 
 use std::fmt;
@@ -76,7 +76,7 @@ enum Last {
     Atom(usize),
     /// Repeated part, with its operator.
     Repeated { start: usize, operator: char },
-    /// Part repeated by an interval, with the number of repetitions before that.
+    /// Part repeated by an interval (`{2,3}`), with the number of intervals that directly precede this one.
     Interval { start: usize, nested: usize },
 }
 

@@ -1,4 +1,4 @@
-//! Any text as an expression and as a configuration. What parses is bound and evaluated in two samples.
+//! Parses any text as an expression and as a configuration. Valid definitions are bound and evaluated in two samples.
 //!
 //! `cargo +nightly fuzz run derive -- -dict=derive.dict` in this folder.
 

@@ -24,7 +24,7 @@ impl Source for Moving<'_> {
         let value = |id: u32| id + self.tick * 3;
         let ids = if operand.desc.indom.is_none() { 0..1 } else { 0..100 };
         let inst = |id| operand.desc.indom.map(|_| Inst::new(id));
-        // One metric has its instances in another order, and not all of them.
+        // One metric lacks some instances, and has them in another order.
         let scrambled = |id| inst((id * 37) % 90);
         match (load.ty(), &*operand.name) {
             (_, "scrambled") => load.extend((0..90).map(|id| (scrambled(id), Atom::U32(value(id))))),

@@ -224,8 +224,8 @@ impl Source for Fetched<'_> {
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error> {
         let instances = self.answers.instances.get(&indom).ok_or(Error::INDOM)?;
-        // Agents accept different texts as the name of an instance: libpcp_pmda also the first word of a name. The sample
-        // agent compares only first words, and accepts an empty name for any.
+        // Agents accept different texts as the name of an instance: libpcp_pmda also accepts the first word of a name.
+        // The sample agent compares only first words, and accepts an empty name for any.
         let first = |text: &str| text.split(' ').next().map(str::to_owned);
         let is_sample = indom.domain().get() != LOCAL;
         let is_named = |full: &str| {

@@ -137,7 +137,7 @@ impl Differences<'_> {
     }
 }
 
-/// Whether values are equal. All NaNs count as equal.
+/// Returns whether values are equal. All NaNs count as equal.
 fn same(ours: &Column, theirs: &Column) -> bool {
     let is_nan = |text: &str| match (text.len(), u64::from_str_radix(text, 16)) {
         (8, Ok(bits)) => f32::from_bits(bits as u32).is_nan(),

@@ -218,7 +218,7 @@ fn a_configuration_has_an_end() {
     std::fs::write(deep.join("conf"), "a.one = 1\n").unwrap();
     let load = |paths: &str| Definitions::new(Scope::Global).load(paths, &mut Controls::default());
     assert!(load(dir.path().to_str().unwrap()).is_err());
-    // Ten thousand files and directories are read, and no more. Paths that are no files count as well.
+    // Ten thousand files and directories are read, and no more. Paths that do not exist count as well.
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let read = |count: usize| {

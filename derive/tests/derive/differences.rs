@@ -35,6 +35,24 @@ fn a_product_with_a_counter_is_a_counter() {
     assert_eq!((desc.semantics, desc.ty, desc.units), (Counter, Type::U64, Units::MILLISECONDS));
 }
 
+/// Accepts definitions that libpcp accepts because its products have the semantics of the left operand.
+#[test]
+fn what_follows_a_product_with_a_counter() {
+    let of = |expr: &str| {
+        let desc = One::new(expr, &table()).desc();
+        (desc.semantics, desc.units)
+    };
+    let time = Units::MILLISECONDS;
+    assert_eq!(of("ncpu * counter * mkconst(3, units=\"Kbyte\")").1, Units::KBYTES.times(time));
+    assert_eq!(of("ncpu * wraps * wraps"), (Counter, Units::NONE));
+    assert_eq!(of("ncpu * wraps + ncpu"), (Discrete, Units::NONE));
+    assert_eq!(of("ncpu * wraps + wraps"), (Counter, Units::NONE));
+    assert_eq!(of("ncpu ? ncpu * wraps : mkconst(1, type=u32)"), (Discrete, Units::NONE));
+    let mut definitions = Definitions::new(Scope::Global);
+    definitions.register("x", "counter * ncpu * mkconst(3, units=\"Kbyte\")").unwrap();
+    assert!(Evaluator::bind(&definitions, &mut &table(), UnknownNames::Refused).desc(DefinitionId::new(0)).is_err());
+}
+
 #[test]
 fn negation_gives_a_number_without_units() {
     let mut table = table();
@@ -152,10 +170,12 @@ fn a_ternary_goes_by_instances() {
     table.set("flag", &[(3, 1.0), (1, 0.0), (2, 1.0), (5, 1.0)]);
     table.set("gauge", &[(1, 11.0), (2, 12.0), (3, 13.0)]);
     table.set("other", &[(4, 24.0), (1, 21.0)]);
-    // Instance 4 has no guard, 5 no value.
+    // Instance 4 has no guard, and instance 5 has no value.
     assert_eq!(choice.at(1.0, &table), Ok(vec![(1, 21.0), (2, 12.0), (3, 13.0)]));
     let mut some = One::new("flag > 0 ? gauge : novalue()", &table);
     assert_eq!(some.at(1.0, &table), Ok(vec![(2, 12.0), (3, 13.0)]));
+    let mut none = One::new("scalar(flag) > 0 ? novalue() : novalue()", &table);
+    assert_eq!(none.at(1.0, &table), Ok(vec![]));
     let mut one = One::new("scalar(flag) > 0 ? mkconst(7, semantics=instant) : gauge", &table);
     assert_eq!(one.at(1.0, &table), Ok(vec![(1, 7.0), (2, 7.0), (3, 7.0)]));
 }

@@ -64,7 +64,7 @@ fn expressions(newer: bool) -> Vec<String> {
             out.push(format!("rescale({name}, \"{units}\")"));
         }
         let unknown = ["e.guard", "e.guard > 5", "e.i32_instant_one", "e.text", "e.small_counter > 1100"];
-        // Guards that are known at binding; libpcp 6.0.3 always checks both arms.
+        // Guards whose value is known at binding. libpcp 6.0.3 always checks both arms.
         let known: &[&str] = if newer { &["1", "0 && e.guard", "defined(e.none)"] } else { &[] };
         for guard in unknown.iter().chain(known) {
             out.push(format!("{guard} ? {name} : {name}"));

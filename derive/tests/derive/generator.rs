@@ -1,6 +1,6 @@
 //! Pseudo-random expressions, valid and invalid, the same in every run.
 //!
-//! They avoid what libpcp 6.0.3 does not support.
+//! They avoid features that libpcp 6.0.3 does not support.
 
 use crate::tokens;
 
@@ -124,7 +124,7 @@ impl Random {
             }
             12 => format!("scalar({})", self.expr(depth)),
             13 => format!("rescale({}, \"{}\")", self.expr(depth), self.of(UNITS)),
-            // The oracle needs a process of its own for each of these.
+            // The oracle needs a separate process for each of these.
             14 | 16 if self.next(3) > 0 => self.expr(0),
             14 => format!("matchinst({}/{}/, {})", self.of(&["", "!"]), self.of(PATTERNS), self.expr(depth)),
             15 => format!("{}[{}]", self.name(), self.of(INSTANCES)),
@@ -158,7 +158,7 @@ impl Random {
     }
 }
 
-/// Returns expressions, without those to which libpcp 6.0.3 gives another meaning.
+/// Returns expressions, except those that mean something else to libpcp 6.0.3.
 pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut expressions = Vec::new();
@@ -176,8 +176,8 @@ pub(crate) fn expressions(count: usize) -> Vec<(String, String)> {
     expressions
 }
 
-/// Whether libpcp 6.0.3 does not support an expression: some functions, tags and units; `delta`, `rate` and `instant`
-/// of anything but a name; and expressions with another meaning there.
+/// Returns whether libpcp 6.0.3 does not support an expression: some functions, tags and units; `delta`, `rate` and
+/// `instant` of anything but a name; and expressions with another meaning there.
 pub(crate) fn is_newer(expr: &str) -> bool {
     let takes_name = |rest: &str| {
         let name = rest.trim_start().trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.');
@@ -194,7 +194,7 @@ pub(crate) fn is_newer(expr: &str) -> bool {
         || ["delta(", "rate(", "instant("].iter().any(|word| expr.split(word).skip(1).any(|rest| !takes_name(rest)))
 }
 
-/// Whether libpcp 6.0.3 lacks this reason of a syntax error.
+/// Returns whether libpcp 6.0.3 lacks this reason of a syntax error.
 pub(crate) fn is_newer_reason(reason: &str) -> bool {
     reason.ends_with("follow mkconst(type") || reason.contains("Unrecognized value") && reason.contains('.')
 }

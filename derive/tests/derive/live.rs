@@ -8,7 +8,7 @@ use testkit::{Agent, Pcp, Pmcd};
 
 use crate::answers::Answers;
 
-/// The oracle, compiled in a directory of its own, and the place of the metrics.
+/// The oracle, compiled in its own directory, and the place of the metrics.
 pub(crate) struct Oracle {
     dir: tempfile::TempDir,
     place: String,
@@ -32,7 +32,7 @@ impl Oracle {
     /// Returns the oracle's answers and its standard error; `None` if libpcp crashed.
     pub(crate) fn ask(&self, requests: &str, samples: u32, batch: usize) -> Option<(String, String)> {
         let errors = self.dir.path().join("errors");
-        // Some expressions make libpcp loop for ever. The limit is one of CPU time, because the machine may be busy.
+        // Some expressions make libpcp loop forever. The limit is one of CPU time, because the machine may be busy.
         let mut oracle = Command::new("prlimit")
             .arg("--cpu=5:5")
             .arg(self.dir.path().join("oracle"))
@@ -53,10 +53,19 @@ impl Oracle {
         output.status.success().then(|| (String::from_utf8_lossy(&output.stdout).into_owned(), errors))
     }
 
-    /// Whether the installed libpcp is newer than 6.0.3.
+    /// Returns whether the installed libpcp has the whole language, as versions since 7.1.0. Those from 6.3 on have a part.
     pub(crate) fn is_newer(&self) -> bool {
-        let (text, _) = self.ask("define\tx\t1 ? 2 : novalue()\n", 1, 1).unwrap();
-        !text.starts_with('E')
+        self.version() == "7.2.1"
+    }
+
+    /// Returns the version whose language the installed libpcp has, of those that are recorded.
+    pub(crate) fn version(&self) -> &'static str {
+        let has = |expr: &str| !self.ask(&format!("define\tx\t{expr}\n"), 1, 1).unwrap().0.starts_with('E');
+        match () {
+            _ if has("1 ? 2 : novalue(indom=60.1)") => "7.2.1",
+            _ if has("1 ? 2 : novalue()") => "6.3.8",
+            _ => "6.0.3",
+        }
     }
 
     /// Asks about definitions, given as names and expressions, and about the operands that they use. `samples` is the
@@ -91,10 +100,11 @@ impl Oracle {
     }
 }
 
-/// Definitions that the oracle gets at once.
+/// Number of definitions that the oracle gets at once.
 const BATCH: usize = 100;
 
-/// Groups definitions for the oracle. Those are alone after which the parser may mix others up.
+/// Groups definitions for the oracle. Definitions that may affect libpcp's parser for later ones are alone in their
+/// group.
 pub(crate) fn batches(definitions: &[(String, String)]) -> Vec<Vec<&(String, String)>> {
     let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
     let (alone, together): (Vec<_>, Vec<_>) = definitions.iter().partition(|(_, expr)| is_alone(expr));

@@ -1,4 +1,4 @@
-//! Plans: what a sample computes, and the history that it keeps.
+//! Plans: the definitions that a sample computes, and the history that it keeps.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn a_plan_beyond_another_has_the_rest() {
     let step = evaluator.plan([STEP]);
     assert_eq!(operands(&evaluator, &step), ["a"]);
     assert_eq!(operands(&evaluator, &evaluator.plan([FAR])), ["a"]);
-    // The other plan computes `step`, so nothing is left.
+    // The other plan computes `step`, so no operand is left.
     assert_eq!(operands(&evaluator, &evaluator.plan_beyond(&step, [FAR])), [""; 0]);
     assert_eq!(operands(&evaluator, &evaluator.plan_beyond(&step, [STEP, FAR, OTHER])), ["b"]);
     assert_eq!(operands(&evaluator, &evaluator.plan_beyond(&evaluator.plan([STEP, FAR, OTHER]), [OTHER])), [""; 0]);
@@ -67,7 +67,7 @@ fn a_sample_in_between_disturbs_nothing() {
     };
     at(1, &step, 100.0, 0.0, &mut evaluator);
     assert_eq!(at(2, &step, 110.0, 0.0, &mut evaluator), [Some(10), None]);
-    // The sample is only for the rest, so it does not read the operand of `step`.
+    // The plan contains only the rest, so the sample does not read the operand of `step`.
     assert_eq!(at(3, &rest, 5000.0, 7.0, &mut evaluator), [Some(10), None]);
     assert_eq!(first(&evaluator, FAR), Some(100));
     assert_eq!(at(4, &step, 130.0, 7.0, &mut evaluator), [Some(20), None]);

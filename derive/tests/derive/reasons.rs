@@ -2,8 +2,8 @@
 
 use crate::compare::Difference;
 
-/// Returns the documented reason of a difference; `None` if it is not documented. `newer` is whether libpcp is newer than
-/// 6.0.3.
+/// Returns the documented reason of a difference; `None` if it is not documented. `newer` is whether libpcp is newer
+/// than 6.0.3.
 pub(crate) fn reason(difference: &Difference, newer: bool) -> Option<&'static str> {
     let bound = difference.ours.starts_with("Bound") && difference.theirs.starts_with("Bound");
     of_values(difference, bound)
@@ -15,7 +15,7 @@ fn has(expr: &str, words: &[&str]) -> bool {
     words.iter().any(|word| expr.contains(word))
 }
 
-/// Reasons why values, or whether there are any, may differ.
+/// Reasons why values, or their presence, may differ.
 fn of_values(difference: &Difference, bound: bool) -> Option<&'static str> {
     let Difference { expr, ours, .. } = difference;
     let has = |words: &[&str]| has(expr, words);
@@ -41,8 +41,10 @@ fn of_newer(expr: &str) -> Option<&'static str> {
     match () {
         _ if has(expr, &["rate(", "delta("]) && expr.contains('[') => Some("difference of a selection"),
         _ if expr.starts_with("rate(") && !expr.contains("counter") => Some("rate of what is no counter"),
-        // For example the difference of -1 and the largest number.
-        _ if expr.starts_with("rate(") && expr.contains("i64") => Some("a difference that wraps around"),
+        // For example the difference of -1 and the largest number. A negated U32 is an I32.
+        _ if expr.starts_with("rate(") && (has(expr, &["i64"]) || has(expr, &["-"]) && has(expr, &["u32"])) => {
+            Some("a difference that wraps around")
+        }
         _ => None,
     }
 }
@@ -68,6 +70,7 @@ fn of_descriptor(difference: &Difference, bound: bool) -> Option<&'static str> {
     let negates = expr.replace("!=", "==").replace("matchinst(!", "matchinst(").contains('!');
     match () {
         _ if !bound => None,
+        _ if expr.matches("novalue()").count() > 1 => Some("the expression before two novalue()"),
         _ if negates => Some("negation"),
         _ if expr.starts_with("mkconst(") && expr.contains("units=") => Some("scale of a constant"),
         _ if without(ours) == without(theirs) && expr.contains("counter") => Some("semantics with a counter"),

@@ -1,5 +1,5 @@
-//! The definitions with recorded answers: those written by hand, and combinations of every operator, function, type,
-//! semantics and unit with the others.
+//! The definitions with recorded answers: definitions written by hand, and combinations of all operators, functions,
+//! types, semantics and units.
 
 use crate::cases;
 use crate::edges::{CONSTANTS, FUNCTIONS, OPERATORS, chains};
@@ -63,7 +63,7 @@ fn units(out: &mut Vec<String>) {
     }
 }
 
-/// Every function of every type in every semantics, of every unit, and of what is not a number.
+/// Every function, on operands of every type, semantics and unit, and on operands that are not numbers.
 fn functions(out: &mut Vec<String>) {
     for function in FUNCTIONS {
         for (at, ty) in TYPES.iter().enumerate() {
@@ -76,7 +76,7 @@ fn functions(out: &mut Vec<String>) {
     }
 }
 
-/// Every operator with every constant, on both sides.
+/// Every operator, with every constant on both sides.
 fn constants(out: &mut Vec<String>) {
     let operands = ["e.i32_instant_one", "e.double_instant_many", "e.byte_u32_instant", "e.hour_double_counter"];
     for (o, op) in OPERATORS.iter().enumerate() {
@@ -103,7 +103,7 @@ fn choices(out: &mut Vec<String>) {
     }
 }
 
-/// Definitions written by hand, with a token left out, added or exchanged, or cut off.
+/// Definitions written by hand that are cut off, or have a token left out, added or exchanged.
 fn spoiled(count: usize, out: &mut Vec<String>) {
     let mut random = Random(0x6a09_e667_f3bc_c909);
     let written = cases::expressions();

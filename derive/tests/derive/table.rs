@@ -7,7 +7,7 @@ use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Seria
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Table of metrics with values. Instance `n` of any domain is called `i n`, and its name has a second word.
+/// Table of metrics with values. Instance `n` of any domain is called `i n`, followed by a second word.
 #[derive(Default)]
 pub(crate) struct Table {
     metrics: BTreeMap<String, (Desc, Numbers)>,
@@ -21,7 +21,7 @@ pub(crate) fn indom(serial: u32) -> InDom {
 }
 
 impl Table {
-    /// Adds a metric without values; `serial` is that of its instance domain, 0 for a singular metric.
+    /// Adds a metric without values. `serial` is the serial of its instance domain, or 0 for a singular metric.
     pub(crate) fn metric(mut self, name: &str, ty: Type, semantics: Semantics, units: Units, serial: u32) -> Table {
         let pmid = PmId::new(Domain::new(7).unwrap(), Item::new(0, self.metrics.len() as u16));
         let indom = (serial != 0).then(|| indom(serial));

@@ -10,7 +10,8 @@ use crate::generator::{is_newer, listed};
 use crate::live::{Asked, Stage};
 use crate::recorded;
 
-/// Reads all that looks like a definition from the scripts about derived metrics. What the shell would expand is none.
+/// Reads the lines that look like definitions from the scripts about derived metrics, except those that the shell would
+/// expand.
 fn definitions(pcp: &Pcp) -> Vec<(String, String)> {
     let mut expressions = BTreeSet::new();
     for entry in fs::read_dir(pcp.testsuite()).unwrap() {
@@ -61,7 +62,7 @@ fn testsuite_definitions() {
     println!("{} definitions, {valid} without syntax errors, libpcp crashes: {deadly:#?}", definitions.len());
     assert!(unlisted.is_empty(), "{}", unlisted.join("\n"));
 
-    // Our own definitions have every error that PCP's have.
+    // Our own definitions produce every error that those of PCP produce.
     let ours = recorded::errors();
     let theirs = recorded::error_texts(&answers);
     assert!(theirs.len() > 20, "{theirs:#?}");

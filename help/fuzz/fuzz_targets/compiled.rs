@@ -1,4 +1,4 @@
-//! Opens any bytes as compiled help. The first two bytes are the length of the index, and the texts follow the index.
+//! Opens any bytes as compiled help. The first two bytes are the length of the index. The texts follow the index.
 #![no_main]
 #![allow(dead_code)] // Only one of the properties is used.
 

@@ -2,7 +2,7 @@
 //! `cargo bench -p pcp-mmv --bench against_c`.
 //!
 //! The C program is compiled here if `libpcp_mmv` is installed. It runs before and after the Rust measurement, so a
-//! machine that becomes slower meanwhile does not look like a slower library.
+//! machine that becomes slower in between does not make the library look slower.
 #![allow(clippy::expect_used)]
 
 mod start;
@@ -134,7 +134,7 @@ fn measure(dir: &Path) -> Figures {
     figures
 }
 
-/// Returns the processor time in nanoseconds, because other programs use the machine too.
+/// Returns the processor time in nanoseconds. Elapsed time would include other programs.
 fn now() -> f64 {
     Duration::from(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("a clock")).as_nanos() as f64
 }
@@ -180,7 +180,7 @@ fn word_on_page(dir: &Path) -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) }
 }
 
-/// Returns the time of an update by one of two threads, in nanoseconds, and the number of rounds that ran.
+/// Returns the time of an update by one of two threads, in nanoseconds, and the number of rounds that were needed.
 fn two_threads(work: impl Fn() + Sync) -> (f64, u64) {
     let update = |cpu| {
         let mut set = CpuSet::new();
@@ -196,7 +196,7 @@ fn two_threads(work: impl Fn() + Sync) -> (f64, u64) {
             scope.spawn(|| update(1));
         });
         let taken = now() - start;
-        // Rounds in which the threads did not run in parallel say nothing about contention.
+        // Rounds in which the threads did not run in parallel do not measure contention.
         (taken > 1.7 * begin.elapsed().as_nanos() as f64).then_some(taken / (2 * SHARED_N) as f64)
     };
     let mut rounds = Vec::new();

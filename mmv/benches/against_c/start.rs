@@ -1,8 +1,8 @@
 //! The time until a program's files exist.
 //!
-//! Each start runs in a process and a directory of its own, alternately with the C library and this one. No file is
-//! removed meanwhile: file systems remember for minutes which inodes were in use, and search all of them for each new
-//! file. The floor is the cost of the files alone: as many new files of the same length are written and renamed.
+//! Each start runs in a separate process and directory, alternately with the C library and this one. Files are removed
+//! only at the end: file systems remember for minutes which inodes were in use, and search all of them for each new
+//! file. The floor is the cost of the files alone: writing and renaming as many files of the same length.
 
 use std::env;
 use std::fs::{self, File};
@@ -60,7 +60,7 @@ impl Shape {
         Some(Shape { files: numbers.next()? as usize, metrics: numbers.next()? as usize, instances: numbers.next()? })
     }
 
-    /// Returns the median times of C and Rust with and without the registration, and that of the files alone.
+    /// Returns the median times of C and Rust with and without the registration, and of the files alone.
     fn contest(self, peer: &Path, place: &Path) -> ([[f64; 2]; 2], f64) {
         let dir = tempfile::tempdir_in(place).expect("a directory");
         let own = env::current_exe().expect("this program");
@@ -84,7 +84,7 @@ impl Shape {
         ([0, 1].map(|what| [0, 1].map(|side| median(what, side))), floors[ROUNDS / 2])
     }
 
-    /// Returns the time that it takes to write as many files of length `len`.
+    /// Returns the time to write as many files of length `len`.
     fn files_alone(self, len: usize, dir: &Path) -> f64 {
         fs::create_dir(dir).expect("a directory");
         let bytes = vec![1; len];
@@ -106,7 +106,7 @@ impl Shape {
         [(); 2].map(|()| times.next().expect("two times"))
     }
 
-    /// Returns the time until all files exist, and that of the starts alone.
+    /// Returns the time until all files exist, and the time of the starts alone.
     pub(crate) fn start(self) -> [f64; 2] {
         let names: Vec<String> = (0..self.metrics).map(|i| format!("m.metric{i}")).collect();
         let instances: Vec<String> = (0..self.instances).map(|i| format!("inst{i}")).collect();

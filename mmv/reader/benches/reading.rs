@@ -1,41 +1,22 @@
 //! Benchmarks of reading files: `cargo bench -p pcp-mmv-reader --bench reading`.
 #![allow(clippy::unwrap_used)]
 
+mod hostile;
+
+use std::time::{Duration, Instant};
+
 use divan::{Bencher, counter::ItemsCount};
-use mmv::{Counter, Family, Registry};
+use hostile::{Hostile, Kind, files, one_group};
 use mmv_reader::File;
 use mmv_reader::collection::Collection;
+use nix::time::{ClockId, clock_gettime};
 use pmapi::Item;
-use tempfile::TempDir;
 
 fn main() {
     divan::main();
 }
 
-/// Writes `count` files with `metrics` metrics each, singular ones if there are no instances.
-fn files(count: usize, metrics: usize, instances: u32) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for file in 0..count {
-        let builder = Registry::builder(&format!("file{file}")).directory(dir.path()).cluster(1 + file as u16);
-        let registry = builder.persistent().build().unwrap();
-        let names: Vec<String> = (0..instances).map(|i| format!("instance{i}")).collect();
-        let indom = registry.indom("i").serial(1).numbered((0..).zip(names.iter().map(String::as_str)));
-        let indom = indom.register().unwrap();
-        for m in 0..metrics {
-            let name = format!("m{m}");
-            let metric = registry.counter(&name).item(m as u16).help("help");
-            if instances == 0 {
-                metric.register().unwrap();
-            } else {
-                let _: Family<Counter> = metric.over(&indom).unwrap();
-            }
-        }
-        registry.try_start().unwrap();
-    }
-    dir
-}
-
-/// Does the work of a fetch of all values.
+/// Performs the work of a fetch of all values.
 fn fetch(collection: &mut Collection, items: &[Item]) -> u64 {
     collection.refresh();
     let mut values = 0;
@@ -63,6 +44,74 @@ fn load_all(bencher: Bencher<'_, '_>, (count, metrics, instances): (usize, usize
         collection.refresh();
         collection.metric_count()
     });
+}
+
+/// Prints the processor time of requests after which the tables of a user's full quota are built again.
+#[divan::bench(args = [1, 7], sample_count = 1, sample_size = 1)]
+fn change_in_a_large_group(bencher: Bencher<'_, '_>, nodes: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut contents = one_group(nodes);
+    for (file, bytes) in contents.iter_mut().enumerate() {
+        // Each file gets a cluster of its own.
+        bytes[36..40].fill(0);
+        std::fs::write(dir.path().join(format!("file{file}")), bytes).unwrap();
+    }
+    let mut bytes = contents.swap_remove(50);
+    let mut collection = Collection::new("mmv", dir.path());
+    while collection.refresh() {}
+    let mut times = Vec::new();
+    for generation in 2..402_u64 {
+        if generation % 8 == 0 {
+            bytes[8..16].copy_from_slice(&generation.to_ne_bytes());
+            bytes[16..24].copy_from_slice(&generation.to_ne_bytes());
+            std::fs::write(dir.path().join(".new"), &bytes).unwrap();
+            std::fs::rename(dir.path().join(".new"), dir.path().join("file50")).unwrap();
+        }
+        let start = time();
+        collection.refresh();
+        times.push(time() - start);
+    }
+    times.sort();
+    eprintln!("{nodes} nodes: longest {:?}, of 50 changes the median {:?}", times[399], times[399 - 25]);
+    bencher.bench_local(|| collection.metric_count());
+}
+
+/// Prints the time of requests in a directory of four users with their full quotas, 40 users with 20 small files each,
+/// and 100,000 other names, in which 20 files change before each request. Needs root, for the owners.
+#[divan::bench(args = [1, 7], sample_count = 1, sample_size = 1)]
+fn hostile_directory(bencher: Bencher<'_, '_>, nodes: usize) {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not run without root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut hostile = Hostile::fill(Kind::Quotas(nodes), 4, dir.path());
+    let mut collection = Collection::new("mmv", dir.path());
+    (0..200).for_each(|_| _ = collection.refresh());
+    let (mut times, mut walls) = (Vec::new(), Vec::new());
+    for _ in 0..1000 {
+        hostile.change();
+        let (start, wall) = (time(), Instant::now());
+        collection.refresh();
+        times.push(time() - start);
+        walls.push(wall.elapsed());
+    }
+    times.sort();
+    walls.sort();
+    eprintln!(
+        "{nodes} nodes, {} metrics: processor time: longest {:?}, 99 % {:?}, half {:?}; longest by the clock {:?}",
+        collection.metric_count(),
+        times[999],
+        times[989],
+        times[499],
+        walls[999]
+    );
+    bencher.bench_local(|| collection.file_count());
+}
+
+/// Returns the processor time of this thread.
+fn time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
 #[divan::bench]

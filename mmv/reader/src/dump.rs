@@ -2,7 +2,7 @@
 //!
 //! The output is that of PCP 6.0. PCP 7.2 complains about negative numbers of entries, but not about 0 values or
 //! instances, and reports more about strings outside of the file. For unterminated strings and truncated string
-//! sections, C reads beyond the end of the file; here the text ends at the end.
+//! sections, C reads beyond the end of the file. This function stops at the end.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,7 +34,7 @@ pub fn dump_to_terminal(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::
     write(out, name, bytes, Texts::Escaped)
 }
 
-/// The way in which texts of the file are written.
+/// Form in which texts of the file are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Texts {
     Raw,
@@ -89,7 +89,7 @@ fn write(out: &mut impl Write, name: &[u8], bytes: &[u8], texts: Texts) -> io::R
     Ok(valid)
 }
 
-/// Writes the header. Returns `None` if nothing can follow it.
+/// Writes the header. Returns `None` if the rest cannot be printed.
 fn head(out: &mut impl Write, name: &[u8], bytes: Bytes<'_>, texts: Texts) -> io::Result<Option<(Header, Version)>> {
     let Some(header) = Header::read(bytes) else {
         writeln!(out, "Bad file size: too small for a header")?;
@@ -244,7 +244,7 @@ impl<'a, W: Write> Table<'a, W> {
         if self.is_nowhere(instance.name) {
             return Err(self.invalid_offset("inst", i, " name"));
         }
-        // C computes offsets with the record size of version 1, whatever the version is.
+        // C computes offsets with the record size of version 1 for all versions.
         let shown = self.at(i, Version::V1.instance_len()) as i64;
         write!(self.out, "  [{}/{shown}] instance = [{} or \"", indom.serial, instance.internal)?;
         self.texts.write(self.out, cut(name))?;
@@ -370,7 +370,7 @@ impl<'a, W: Write> Table<'a, W> {
     }
 }
 
-/// Cuts a text as C does: it terminates its copy of a string, so the last byte of an unterminated one is not printed.
+/// Cuts a text as C does: C terminates its copy of a string, so the last byte of an unterminated string is not printed.
 fn cut(text: &[u8]) -> &[u8] {
     text.get(..STRING_LEN - 1).unwrap_or(text)
 }
@@ -384,7 +384,7 @@ fn float(value: f64) -> String {
     format!("{value:.6}")
 }
 
-/// Formats units as PCP 6.0 does, which knows no extra units and prints no scale without a dimension.
+/// Formats units as PCP 6.0 does. It does not know extra units, and prints no scale without a dimension.
 fn units_text(units: Units) -> String {
     const EXTRA: u32 = 0xff;
     let units = Units::from_word(units.word() & !EXTRA);

@@ -35,8 +35,8 @@ fn value(collection: &mut Collection, name: &str) -> Result<String, Error> {
     Ok(values.join(" "))
 }
 
-/// Refreshes until nothing changes. After a recent change the directory is read again, because another change could
-/// have the same time.
+/// Refreshes until nothing changes. Soon after a change the directory is read again, because another change could have
+/// the same time.
 fn settle(collection: &mut Collection) {
     while collection.refresh() {}
 }
@@ -142,7 +142,7 @@ fn a_file_being_written_is_read_later() {
         let mut collection = Collection::new("mmv", dir.path());
         collection.refresh();
         assert_eq!((collection.file_count(), collection.reload()), (0, 1));
-        // Written in place, so only the file changes and not the directory.
+        // Written in place: only the file changes, not the directory.
         fs::write(&path, generations(5, 5)).unwrap();
         assert!(collection.refresh());
         assert_eq!((collection.file_count(), collection.reload()), (1, 0));

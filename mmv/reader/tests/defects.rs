@@ -1,4 +1,4 @@
-//! Defects of PCP's own reader, one by one, and the behaviour of this one.
+//! Defects of PCP's own reader, one by one, and how this reader handles them.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/raw.rs"]
@@ -130,7 +130,7 @@ fn a_string_must_be_in_the_file_as_a_whole() {
         let dir = tempfile::tempdir().unwrap();
         fetch(&mut collection(dir.path(), &[("a", &raw)]), Item::new(5, 1))
     };
-    // Without a NUL, the whole room is text.
+    // Without a NUL, the whole field is text.
     assert_eq!(outcome(LEN as i64), one(&format!("\"{}\"", "x".repeat(256))));
     for extra in [LEN as i64 + 1, LEN as i64 + 252, LEN as i64 + 256, i64::MAX, -1, i64::MIN] {
         assert_eq!(outcome(extra), Err(Error::GENERIC), "{extra}");
@@ -180,7 +180,7 @@ fn memory_is_in_proportion_to_the_file() {
     assert!(instances <= raw.0.len() / 80);
     assert!(file.problems().count() > 1900 && file.problems().first().len() < 100);
 
-    // The same section many times.
+    // The table of contents has the same section many times.
     let sections = 1000;
     let mut raw = Raw::new(40 + 16 * sections + 104, sections as i32);
     for i in 0..sections {
@@ -201,7 +201,7 @@ fn memory_is_in_proportion_to_the_file() {
 fn a_name_without_an_end_ends_with_its_room() {
     let name = "n".repeat(64);
     let mut raw = two_metrics();
-    // The bytes behind the name would continue it.
+    // The bytes after the name would continue it.
     raw.put(72, name.as_bytes()).u32(72 + 64, 0x0000_0061);
     let dir = tempfile::tempdir().unwrap();
     let collection = collection(dir.path(), &[("a", &raw)]);
@@ -217,7 +217,7 @@ fn a_file_cut_short_is_no_signal() {
         assert_eq!(fetch(&mut collection, Item::new(5, 2)), one("22"));
         let file = OpenOptions::new().write(true).open(dir.path().join("a")).unwrap();
         file.set_len(len).unwrap();
-        // Within a request, the values are those of its beginning.
+        // Within a request, the values are those of its start.
         assert_eq!(fetch(&mut collection, Item::new(5, 2)), one("22"), "{len}");
         collection.refresh();
         let outcome = fetch(&mut collection, Item::new(5, 2));
@@ -287,7 +287,7 @@ fn a_file_written_in_place_is_seen_whole() {
                 }
                 (0..values).for_each(|i| _ = raw.u64(176 + 32 * i, round));
                 thread::sleep(Duration::from_micros(300));
-                // As C's library would do, if it overwrote a file.
+                // This is what C's library would do if it overwrote a file.
                 file.write_all_at(&0u64.to_ne_bytes(), 16).unwrap();
                 file.write_all_at(&round.to_ne_bytes(), 8).unwrap();
                 file.write_all_at(&raw.0[72..], 72).unwrap();
@@ -421,12 +421,12 @@ fn labels_are_bounded_and_fresh() {
     let labelled = |payload: &[u8]| {
         let mut raw = two_metrics();
         raw.0.resize(LEN as usize + 256 + 16, b'x');
-        // The contents grow into the space of the first metric, which moves behind the second one.
+        // The table of contents grows into the space of the first metric, which moves after the second one.
         raw.i32(4, 1).i32(24, 3).toc(0, METRICS, 1, 176).toc(2, LABELS, 1, LEN).toc(1, VALUES, 2, 280);
         raw.u32(LEN, 16).u32(LEN + 4, 2).i32(LEN + 8, -1).put(LEN + 12, &[0; 244]).put(LEN + 12, payload);
         raw
     };
-    // A text that fills its room, followed by bytes that do not belong to it.
+    // A text that fills its field, followed by bytes that do not belong to it.
     let long = format!("{{\"a\":\"{}\"}}", "y".repeat(236));
     assert_eq!(long.len(), 244);
     let of = LabelSubject::Item(Item::new(5, 2));
@@ -493,7 +493,7 @@ fn a_terminal_is_shown_no_control_character() {
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains(r"a\x1b[2J\x0ab\xc2\x9b\xffé") && text.contains(r"na\x1bme"), "{text}");
     assert!(text.lines().all(|line| line.chars().all(|c| !c.is_control())));
-    // The other function prints what C prints.
+    // The other function prints the same as C.
     let mut text = Vec::new();
     mmv_reader::dump::dump(&mut text, b"na\x1bme", &raw.0).unwrap();
     assert!(text.windows(6).any(|bytes| bytes == b"na\x1bme\n") || text.windows(6).any(|bytes| bytes == b"a\x1b[2J\n"));

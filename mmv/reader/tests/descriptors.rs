@@ -20,7 +20,7 @@ fn what_is_known_stays_while_there_is_no_descriptor() {
             registry
         })
         .collect();
-    // With files that stay open, and with files that are opened for each access.
+    // Once with files that stay open, and once with files that are opened for each access.
     for open in [Collection::OPEN_FILES, 3] {
         let mut collection = Collection::new("mmv", dir.path());
         collection.keep_open(open);

@@ -31,7 +31,7 @@ fn value(collection: &mut Collection) -> Option<String> {
     fetched.ok().and(text)
 }
 
-/// A file that was in flux and is completed without a new time of change, while other files come and go.
+/// A file that was being written is completed without a new change time, while other files are added and removed.
 #[test]
 fn a_file_that_is_completed_is_seen_in_a_directory_that_changes() {
     let dir = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ fn a_file_that_is_completed_is_seen_in_a_directory_that_changes() {
     let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let map = memmap2::MmapRaw::map_raw(&file).unwrap();
     let store = |word: &[u8]| (16..).zip(word).for_each(|(at, byte)| write_byte(&map, at, *byte));
-    // The first store through the mapping changes the time, and the ones after it do not.
+    // The first store through the mapping changes the time. Later stores do not.
     store(&[0; 8]);
     let mut collection = Collection::new("mmv", dir.path());
     let changed = |i: u32| fs::write(dir.path().join(format!(".{i}")), "").unwrap();
@@ -63,6 +63,6 @@ fn a_file_that_is_completed_is_seen_in_a_directory_that_changes() {
 
 fn write_byte(map: &memmap2::MmapRaw, at: usize, byte: u8) {
     assert!(at < map.len());
-    // SAFETY: the offset is in the mapping, which no other thread uses.
+    // SAFETY: the offset is within the mapping, which no other thread uses.
     unsafe { map.as_mut_ptr().add(at).write_volatile(byte) }
 }

@@ -1,4 +1,4 @@
-//! Files that are made to cost much: their cost is in proportion to their contents.
+//! Files designed to be expensive: their cost is in proportion to their contents.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/raw.rs"]
@@ -27,12 +27,12 @@ fn read() -> (u64, u64) {
     (number("rchar:"), number("syscr:"))
 }
 
-/// Returns the bytes and calls that `work` takes.
+/// Returns the bytes read and the calls made by `work`.
 fn reads(work: impl FnOnce()) -> (u64, u64) {
     let before = read();
     work();
     let after = read();
-    // Without those of reading `/proc` itself.
+    // Leaves out the reads of `/proc` itself.
     ((after.0 - before.0).saturating_sub(100), (after.1 - before.1).saturating_sub(2))
 }
 
@@ -84,7 +84,7 @@ fn a_sparse_file_costs_what_it_holds() {
     let dir = tempfile::tempdir().unwrap();
     let len = 64 << 20;
     let all = (len - 1024) as i32;
-    // Tables of each kind that claim the whole hole.
+    // Values in a hole, with the header at offset 0 as their metric.
     let mut instances = Raw::new(104 + 32, 4);
     instances.u32(36, 300).toc(0, INDOMS, 1, 104).toc(1, INSTANCES, all / 80, 1024).toc(2, METRICS, 1, 4096);
     instances.toc(3, VALUES, 1, 8192).indom(104, 1, all / 80, 1024);
@@ -114,7 +114,7 @@ fn a_sparse_file_costs_what_it_holds() {
     let more = memory().saturating_sub(before);
     assert!(more < 32 << 20, "{more} bytes of memory");
     assert_eq!(values_of_honest(&mut collection), "0");
-    // The file takes no more memory than that.
+    // The file takes no more memory than estimated.
     let file = reader::File::open(dir.path().join("a")).unwrap();
     assert_eq!(file.indoms().iter().map(|indom| indom.instances().len()).sum::<usize>(), 0);
 }
@@ -246,7 +246,7 @@ fn a_bad_file_is_read_again_when_it_has_changed() {
     bad.i32(4, 9).0.resize(60_000, 1);
     fs::write(&path, &bad.0).unwrap();
     let mut collection = Collection::new("mmv", dir.path());
-    // As long as another change could have the same time, the file may be another one.
+    // Within this time another change could have the same time stamp, so the file counts as changed.
     std::thread::sleep(std::time::Duration::from_millis(60));
     while collection.refresh() {}
     for i in 0..5 {
@@ -255,7 +255,7 @@ fn a_bad_file_is_read_again_when_it_has_changed() {
         assert!(bytes < 10_000, "{bytes} bytes");
     }
     assert_eq!(collection.file_count(), 0);
-    // Written in place, with the same length: the directory does not change.
+    // Written in place with the same length, so the directory does not change.
     let mut good = small(300, 1);
     good.0.resize(60_000, 1);
     let file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -280,7 +280,7 @@ fn many_names_are_looked_at_by_many_requests() {
     for i in 0..2000 {
         fs::write(dir.path().join(format!("z{i}")), "MMV").unwrap();
     }
-    // Links to one file are as many names; none of the files is opened for them.
+    // Each link to the same file is a name. No file is opened for them.
     (0..100).for_each(|i| symlink("z1", dir.path().join(format!("link{i}"))).unwrap());
     for _ in 0..60 {
         let (_, calls) = reads(|| _ = collection.refresh());
@@ -371,7 +371,7 @@ fn a_flickering_file_costs_its_user_time_and_nobody_else() {
     }
     assert!(all < 40 * 1_600_000, "{all} bytes of 200 MB");
     assert!(!collection.take_left_out().is_empty());
-    // Once they stop changing, the last contents are exported.
+    // Once the files stop changing, their last contents are exported.
     (0..5000).for_each(|_| _ = collection.refresh());
     let (bytes, _) = reads(|| _ = collection.refresh());
     assert!(bytes < 100_000, "{bytes} bytes");

@@ -1,4 +1,5 @@
-//! Names that cost more than others: of many components, and of bytes that are not UTF-8.
+//! Names that cost more than others: long names, names of many components, and names of control characters or of bytes
+//! that are not UTF-8.
 #![allow(clippy::unwrap_used)]
 
 #[path = "common/raw.rs"]
@@ -56,12 +57,13 @@ fn instances(count: u64, byte: u8) -> Raw {
 }
 
 #[test]
-fn names_that_are_not_utf8_cost_what_clients_get() {
+fn names_cost_what_clients_get() {
     let dir = tempfile::tempdir().unwrap();
     let count = 10_000;
-    // Memory for the file with names of letters. As text for clients, each byte 0xff takes three bytes.
+    // Enough memory for the file if names consist of letters. As text for clients, each byte 0xff takes three bytes, and
+    // a control character more.
     let most = 5 << 20;
-    for (byte, is_shown) in [(b'a', true), (0xff, false)] {
+    for (byte, is_shown) in [(b'a', true), (0xff, false), (0x1b, false), (b'a', true)] {
         fs::write(dir.path().join("f"), &instances(count, byte).0).unwrap();
         let mut collection = Collection::new("mmv", dir.path());
         let mut limits = collection.limits();
@@ -76,17 +78,40 @@ fn names_that_are_not_utf8_cost_what_clients_get() {
 }
 
 #[test]
+fn long_names_count_as_several_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let short = "s".repeat(20);
+    for name in [&short, &"l".repeat(200)] {
+        let registry = Registry::builder(name).directory(dir.path()).persistent().build().unwrap();
+        (0..100).for_each(|m| _ = registry.counter(&format!("m{m}")).register().unwrap());
+        registry.try_start().unwrap();
+    }
+    let exported = |most: u64| {
+        let mut collection = Collection::new("mmv", dir.path());
+        let mut limits = collection.limits();
+        limits.user_values = most;
+        collection.set_limits(limits);
+        while collection.refresh() {}
+        let left_out: Vec<Limit> = collection.take_left_out().iter().map(|left_out| left_out.limit).collect();
+        (collection.metrics().filter(|(name, _)| name.contains(&short)).count(), collection.metrics().count(), left_out)
+    };
+    assert_eq!(exported(120_000), (100, 200, vec![]));
+    // Each metric of the second file counts as six values.
+    assert_eq!(exported(400), (100, 100, vec![Limit::Values]));
+}
+
+#[test]
 fn a_request_reads_a_part_of_many_names() {
     let dir = tempfile::tempdir().unwrap();
     let mut collection = look(dir.path());
     let mut limits = collection.limits();
-    // Only the number of names takes several requests, not the time that a slow machine needs.
-    (limits.names, limits.user_files, limits.user_work) = (100, 5000, u64::MAX);
+    // Several requests are needed because of the number of names only, not because of a slow machine.
+    (limits.names, limits.user_files, limits.user_work, limits.work) = (100, 5000, u64::MAX, u64::MAX);
     collection.set_limits(limits);
     for i in 0..1000 {
         fs::write(dir.path().join(format!("f{i}")), raw::one_metric("x").0).unwrap();
     }
-    // Nothing is known of a directory before its last name has been read.
+    // Files are known only once the last name of the directory has been read.
     let counts: Vec<usize> = (0..40)
         .map(|_| {
             collection.refresh();

@@ -1,4 +1,5 @@
-//! Files of several users in one directory: the files of one take nothing from another. Only root can create them.
+//! Files of several users in one directory: files of one user do not reduce the share of another. Only root can create
+//! them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +7,7 @@
 mod raw;
 
 use std::fs;
-use std::os::unix::fs::{FileExt, chown};
+use std::os::unix::fs::{FileExt, chown, lchown};
 use std::path::Path;
 
 use mmv::{Error, Registry};
@@ -40,7 +41,7 @@ fn many_files_of_one_user_do_not_close_those_of_another() {
     collection.keep_open(16);
     while collection.refresh() {}
     assert_eq!(open(path, "a"), 16);
-    // Honest files that come later, and some before and some behind the others by name.
+    // Honest files that come later. Their names sort before and after the others.
     for name in ["a", "z0", "z1", "z2"] {
         file_of(HONEST, &path.join(name), 0);
         while collection.refresh() {}
@@ -66,7 +67,7 @@ fn bad_files_of_one_user_delay_no_completed_file_of_another() {
     let path = dir.path().join("z");
     fs::write(&path, &raw::one_metric("x").u64(16, 0).0).unwrap();
     chown(&path, Some(HONEST), None).unwrap();
-    // While the directory may change unnoticed, each request looks at all files.
+    // While the directory may change unnoticed, each request checks all files.
     std::thread::sleep(std::time::Duration::from_millis(100));
     let mut collection = Collection::new("mmv", dir.path());
     (0..3).for_each(|_| _ = collection.refresh());
@@ -128,7 +129,7 @@ fn users_get_equal_shares_of_what_is_scarce() {
     while collection.refresh() {}
     assert_eq!(exported(&collection), [10, 10, 10, 10]);
     assert!(collection.take_left_out().iter().all(|left_out| left_out.uid < 3000));
-    // Another agent, which knows nothing of who came first.
+    // Another agent does not know which files came first.
     let mut other = Collection::new("mmv", dir.path());
     other.set_limits(limits);
     other.refresh();
@@ -143,7 +144,7 @@ fn users_get_equal_shares_of_what_is_scarce() {
     assert!(a.abs_diff(b) <= 1 && b.abs_diff(c) <= 1 && a > 10, "{a} {b} {c}");
 }
 
-/// In a PID namespace below the one of `/proc`, the number of this process is there another one's.
+/// In a PID namespace below that of `/proc`, the number of this process belongs to another process in `/proc`.
 #[test]
 #[ignore = "needs root"]
 fn links_and_processes_are_found_in_a_pid_namespace() {
@@ -168,4 +169,89 @@ fn links_and_processes_are_found_in_a_pid_namespace() {
     (0..200).for_each(|_| _ = collection.refresh());
     let names: Vec<&str> = collection.metrics().map(|(name, _)| name).collect();
     assert_eq!(names, ["mmv.app.x", "mmv.link.x"]);
+}
+
+/// The default limits are enough for a host with 1,000 applications of 100 metrics, all of one user.
+#[test]
+fn a_thousand_applications_are_exported_in_full() {
+    let dir = tempfile::tempdir().unwrap();
+    for app in 0..1000 {
+        let registry = Registry::builder(&format!("app{app}")).directory(dir.path()).build().unwrap();
+        for m in 0..100 {
+            let name = format!("requests.of_kind_{m}");
+            let _: mmv::Counter = registry.metric(&name).help("One of a hundred metrics").register().unwrap();
+        }
+        registry.try_start().unwrap();
+        // The file stays when the registry is dropped.
+        fs::copy(dir.path().join(format!("app{app}")), dir.path().join(format!(".app{app}"))).unwrap();
+        drop(registry);
+        fs::rename(dir.path().join(format!(".app{app}")), dir.path().join(format!("app{app}"))).unwrap();
+    }
+    let mut collection = Collection::new("mmv", dir.path());
+    while collection.refresh() {}
+    assert_eq!(collection.metrics().count(), 100_000);
+    assert!(collection.take_left_out().is_empty());
+}
+
+/// When all users together have too many files, a user with few files and many values loses none.
+#[test]
+#[ignore = "needs root"]
+fn files_beyond_the_total_are_those_of_a_user_with_many_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    let mut limits = Collection::new("mmv", path).limits();
+    (limits.files, limits.values) = (40, 1000);
+    // Two thirds of all values, but a twentieth of all files.
+    for n in 0..2 {
+        let registry = Registry::builder(&format!("honest{n}")).directory(path).persistent().build().unwrap();
+        (0..330).for_each(|m| _ = registry.counter(&format!("m{m}")).register().unwrap());
+        registry.try_start().unwrap();
+        chown(path.join(format!("honest{n}")), Some(HONEST), None).unwrap();
+    }
+    let mut collection = Collection::new("mmv", path);
+    collection.set_limits(limits);
+    while collection.refresh() {}
+    assert_eq!(collection.file_count(), 2);
+    // Invalid and valid files of many users, beyond the total.
+    for n in 0..80 {
+        let (path, uid) = (path.join(format!("none{n}")), 3000 + n % 20);
+        fs::write(&path, "MMV?").unwrap();
+        chown(&path, Some(uid), None).unwrap();
+    }
+    (0..20).for_each(|n| file_of(3000 + n, &path.join(format!("some{n}")), 100 + n));
+    for _ in 0..100 {
+        collection.refresh();
+        let honest = collection.metrics().filter(|(name, _)| name.starts_with("mmv.honest")).count();
+        assert_eq!(honest, 660);
+    }
+}
+
+/// Resolving a chain of 39 long links takes milliseconds, for each of a thousand links at every request.
+#[test]
+#[ignore = "needs root"]
+fn a_strangers_link_is_a_short_path_without_further_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let below = dir.path().join("below");
+    fs::create_dir(&below).unwrap();
+    for uid in [0, STRANGER] {
+        file_of(uid, &below.join(format!("file{uid}")), 0);
+    }
+    let link = |name: &str, target: &str, uid| {
+        std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+        lchown(dir.path().join(name), Some(uid), None).unwrap();
+    };
+    let long = |file: &str| format!("{}below/{file}", "below/../".repeat(40));
+    for (uid, user) in [(0, "root"), (STRANGER, "stranger")] {
+        let file = format!("file{uid}");
+        link(&format!("{user}_short"), &format!("below/{file}"), uid);
+        link(&format!("{user}_absolute"), below.join(&file).to_str().unwrap(), uid);
+        link(&format!("{user}_long"), &long(&file), uid);
+        link(&format!("{user}_chain"), &format!("{user}_short"), uid);
+    }
+    let mut collection = Collection::new("mmv", dir.path());
+    collection.refresh();
+    let mut names: Vec<&str> = collection.metrics().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    let expected = ["root_absolute", "root_chain", "root_long", "root_short", "stranger_absolute", "stranger_short"];
+    assert_eq!(names, expected.map(|name| format!("mmv.{name}.x")));
 }

@@ -32,14 +32,14 @@ pub const STRING_LEN: usize = 256;
 pub const LABEL_LEN: usize = 256;
 /// Room for a label's JSON text in bytes, including the terminating NUL (`MMV_LABELMAX`).
 pub const PAYLOAD_LEN: usize = 244;
-/// Room for a name of version 1 in bytes, including the terminating NUL (`MMV_NAMEMAX`).
+/// Length of the field for a name of version 1 in bytes, including the terminating NUL (`MMV_NAMEMAX`).
 pub const NAME_LEN: usize = 64;
 
-/// Most metrics of a file: PCP's agent exports none of a file with more.
+/// Largest number of metrics of a file. If a file has more, PCP's agent exports none of them.
 pub const MAX_METRICS: usize = 1023;
-/// Most components of a metric's name, without the prefix: agent mmv leaves out a metric whose name has more.
+/// Largest number of components of a metric's name, without the prefix. Agent mmv leaves out metrics with longer names.
 pub const MAX_COMPONENTS: usize = 24;
-/// Most labels of a file: PCP's agent exports none of a file with more.
+/// Largest number of labels of a file. If a file has more, PCP's agent exports none of them.
 pub const MAX_LABELS: usize = 255;
 /// Largest serial number of an instance domain whose exported identifier is distinct in every cluster.
 pub const MAX_SERIAL: u32 = (1 << 11) - 1;

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use super::{Flags, Header};
 
 impl Header {
-    /// Returns the process without which the file is not valid, if it depends on one.
+    /// Returns the process that the file depends on, if any: the file is valid only while it runs.
     pub fn owner(&self) -> Option<i32> {
         (self.flags.contains(Flags::PROCESS) && self.process != 0).then_some(self.process)
     }

@@ -8,9 +8,16 @@ use super::{
     Bytes, Flags, HEADER_LEN, INDOM_LEN, LABEL_LEN, NAME_LEN, PAYLOAD_LEN, STRING_LEN, TOC_LEN, VALUE_LEN, Version,
 };
 
+/// Returns a record of fields, one after the other. The lengths of inlined fields are constants, so that each is one move.
+#[inline(always)]
 fn record<const LEN: usize>(fields: &[&[u8]]) -> [u8; LEN] {
-    let mut bytes = [0; LEN];
-    bytes.iter_mut().zip(fields.iter().copied().flatten()).for_each(|(byte, field)| *byte = *field);
+    let (mut bytes, mut at) = ([0; LEN], 0);
+    for field in fields {
+        if let Some(place) = bytes.get_mut(at..at + field.len()) {
+            place.copy_from_slice(field);
+        }
+        at += field.len();
+    }
     bytes
 }
 
@@ -31,7 +38,7 @@ pub struct Header {
     pub flags: Flags,
     /// Identifier of the process that wrote the file.
     pub process: i32,
-    /// The cluster that the file requests, 0 for any.
+    /// The cluster that the file requests, or 0 for any.
     pub cluster: i32,
 }
 
@@ -52,6 +59,7 @@ impl Header {
     }
 
     /// Returns the header as bytes.
+    #[inline]
     pub fn bytes(&self) -> [u8; HEADER_LEN] {
         record(&[
             &self.magic,
@@ -90,6 +98,7 @@ impl Toc {
     }
 
     /// Returns the entry as bytes.
+    #[inline]
     pub fn bytes(&self) -> [u8; TOC_LEN] {
         record(&[&self.section.to_ne_bytes(), &self.count.to_ne_bytes(), &self.offset.to_ne_bytes()])
     }
@@ -124,6 +133,7 @@ impl IndomRecord {
     }
 
     /// Returns the instance domain as bytes.
+    #[inline]
     pub fn bytes(&self) -> [u8; INDOM_LEN] {
         record(&[
             &self.serial.to_ne_bytes(),
@@ -278,6 +288,7 @@ impl ValueRecord {
     }
 
     /// Returns the value as bytes.
+    #[inline]
     pub fn bytes(&self) -> [u8; VALUE_LEN] {
         let mut bytes = [0; VALUE_LEN];
         let words = [self.word, self.extra as u64, self.metric, self.instance];

@@ -1,4 +1,4 @@
-//! Counters.
+//! Handles of counters.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -97,7 +97,7 @@ impl<T: Number> CounterWriter<T> {
 }
 
 /// Updates a value that has one writer by a load and a store. While values move to another file, `MARK` stands for a
-/// value that has not moved yet; such values are updated under the gate.
+/// value that has not moved yet; such values are updated while holding the gate.
 #[inline]
 pub(super) fn update_alone(slot: &Slot, change: impl Fn(u64) -> u64) {
     let old = slot.word().load(Relaxed);
@@ -114,7 +114,7 @@ fn update_alone_settled(slot: &Slot, change: impl Fn(u64) -> u64) {
     slot.word().store(change(slot.word().load(Relaxed)), Relaxed);
 }
 
-/// Stores the word of a value that is set, not added to.
+/// Stores a word, regardless of the previous value.
 #[inline]
 pub(super) fn put(slot: &Slot, place: &Word, word: u64) {
     if word == MARK {

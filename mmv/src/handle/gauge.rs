@@ -54,8 +54,8 @@ impl<T: Number> Gauge<T> {
         self.sub(T::ONE);
     }
 
-    /// Clears the value: the metric has none until the next update. Without [sentinels](crate::RegistryBuilder::sentinels) the
-    /// value becomes 0.
+    /// Clears the value: the metric has no value until the next update. Without
+    /// [sentinels](crate::RegistryBuilder::sentinels) the value becomes 0.
     pub fn clear(&self) {
         let word = if self.sentinel { T::NO_VALUE } else { T::ZERO.word() };
         put(&self.slot, self.slot.word(), word);

@@ -20,8 +20,8 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Records a value. Values that are not finite, or beyond ±9.7e288, are ignored, because the sum would never recover
-    /// from them.
+    /// Records a value. Values that are not finite, or beyond ±9.7e288, are ignored, because the sum would never
+    /// recover from them.
     pub fn record(&self, value: f64) {
         if !is_summable(value) {
             return;

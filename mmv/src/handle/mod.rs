@@ -91,11 +91,11 @@ pub(crate) trait Flush: Send + Sync {
     /// Writes the pending updates to the file.
     fn flush(&self);
 
-    /// Discards the pending updates in a newly forked child: the parent flushes them.
+    /// Discards the pending updates in a newly forked child, because the parent flushes them.
     fn forget(&self);
 }
 
-/// State of handles that belongs to the registry, by value.
+/// What the handles of a registry share: a state for each value, and the flushes.
 #[derive(Default)]
 pub(crate) struct Shared {
     states: HashMap<usize, Arc<dyn Any + Send + Sync>>,

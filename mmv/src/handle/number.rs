@@ -70,8 +70,8 @@ macro_rules! integer {
                 self.wrapping_sub(n)
             }
 
-            // Adding words adds the numbers in them: the carry of a 32-bit number goes into the unused half, or out of
-            // the word.
+            // Adding words adds the numbers in them: the carry of a 32-bit number goes into the unused half, or is
+            // lost.
             #[inline]
             fn add_to(self, word: &Word) {
                 word.fetch_add(self.word(), Relaxed);
@@ -139,7 +139,7 @@ float! {
     f32, Float, |n| word_of_half(n.to_bits()), |w| f32::from_bits(half(w));
 }
 
-/// Largest magnitude of a value in a distribution. As many as 2^64 such values have a finite sum.
+/// Largest magnitude of a value in a distribution. The sum of up to 2^64 such values is finite.
 const LARGEST: f64 = f64::MAX / 18_446_744_073_709_551_616.0;
 
 /// Returns whether a value can be added to the sum of a distribution. The sum would never recover from an infinity.

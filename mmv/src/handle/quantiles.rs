@@ -1,6 +1,6 @@
 //! Quantiles of recent values, in bounded memory.
 //!
-//! A thread records values to a buffer, which all distributions of the registry and few other threads share. A full
+//! A thread records values to a buffer, which all distributions of the registry share, and few other threads. A full
 //! buffer, or a flush, moves the values to their distributions. The memory of a distribution therefore depends on its
 //! values, not on the number of threads.
 
@@ -33,8 +33,8 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Records a value. Values that are not finite, or beyond ±9.7e288, are ignored, because the sum would never recover
-    /// from them. In the quantiles, a negative value counts as 0.
+    /// Records a value. Values that are not finite, or beyond ±9.7e288, are ignored, because the sum would never
+    /// recover from them. In the quantiles, a negative value counts as 0.
     pub fn record(&self, value: f64) {
         self.distributions.record(self.index, value);
     }
@@ -64,7 +64,7 @@ type Value = (u32, f64);
 
 /// Values per buffer.
 const FULL: usize = 256;
-/// The fewest buffers: a child that was forked while some buffers were locked uses the others.
+/// Smallest number of buffers. A child that was forked while some of them were locked uses the others.
 const LEAST_BUFFERS: usize = 8;
 
 struct List {
@@ -106,7 +106,7 @@ impl Default for Distributions {
 }
 
 impl Distributions {
-    /// Adds a distribution. Values that differ by less than `resolution` count as equal.
+    /// Adds a distribution. Values below `resolution` count as 0.
     pub(crate) fn add(self: &Arc<Self>, period: Duration, resolution: f64, output: Output) -> Quantiles {
         let since = Instant::now();
         let (now, before) = Default::default();
@@ -136,7 +136,7 @@ impl Distributions {
         }
     }
 
-    /// Returns a buffer that no other thread uses now, preferably the thread's own.
+    /// Returns a buffer that no other thread is using, preferably the thread's own.
     #[inline]
     fn buffer(&self) -> Option<MutexGuard<'_, Vec<Value>>> {
         let own = thread_number();
@@ -148,7 +148,7 @@ impl Distributions {
             Err(TryLockError::WouldBlock) => {}
         }
         let free = (1..self.buffers.len()).find_map(|n| buffer(own + n)?.try_lock().ok());
-        // In a child, the buffer may stay locked for ever.
+        // In a child, the buffer may stay locked forever.
         if free.is_some() || self.forks != fork::count() {
             return free;
         }
@@ -182,8 +182,8 @@ impl Distributions {
         buffer.clear();
     }
 
-    /// Moves all buffered values, and writes the quantiles to the file. The list is unlocked in between, for threads
-    /// whose buffers are full.
+    /// Moves all buffered values, and writes the quantiles to the file. The list is unlocked in between, so that
+    /// threads with full buffers can continue.
     pub(crate) fn flush(&self) {
         for buffer in &self.buffers {
             let buffer = match buffer.try_lock() {
@@ -211,7 +211,7 @@ impl Distributions {
 
 impl Distribution {
     fn add(&mut self, value: f64) {
-        // The cast saturates: a value too large becomes `u64::MAX`, a negative one 0.
+        // The cast saturates: a value that is too large becomes `u64::MAX`, and a negative one becomes 0.
         self.now.add((value / self.resolution).round() as u64);
         self.count += 1;
         self.sum += value;

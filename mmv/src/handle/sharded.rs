@@ -109,7 +109,7 @@ impl<T: Number> Flush for Shards<T> {
         if is_torn() {
             return;
         }
-        // While the gate is held, readers do not see a sum that lacks the count taken from a shard.
+        // While the gate is held, readers do not see the sum without the count that has just been taken from a shard.
         let _held = self.slot.gate().hold();
         for shard in &self.shards {
             let word = shard.0.swap(T::ZERO.word(), Relaxed);

@@ -1,7 +1,6 @@
-//! Text values.
+//! Handles of text values.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use memmap2::MmapMut;
 use pmapi::{Semantics, Units};
 
 use super::{FromSlot, SlotContext};
-use crate::file::write_at;
+use crate::file::{Kept, write_at};
 use crate::fork::{self, Forked};
 use crate::format::{STRING_LEN, ValueType};
 use crate::map::{Access, Slot};
@@ -20,7 +19,7 @@ use crate::os::pages::map_range;
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::{Held, Lock};
 
-/// Longest text, in bytes; C's library accepts no longer one.
+/// Longest text, in bytes. C's library does not accept longer ones.
 const MAX_LEN: usize = STRING_LEN - 2;
 
 /// A text value (`mmv_set_string(3)`).
@@ -83,7 +82,7 @@ pub(crate) struct TextList {
 #[derive(Debug, Default)]
 struct One {
     now: String,
-    /// Whether the file shows an older text; only for files that are not mapped.
+    /// Whether the file still has the previous text. Used only for files that are not mapped.
     stale: bool,
     /// Whether the second of the two buffers holds the present text.
     second: bool,
@@ -103,10 +102,10 @@ pub(crate) struct Room {
 
 #[derive(Debug)]
 enum Strings {
-    /// The mapped buffers, and the offset of the first one in the mapping.
+    /// The mapped buffers. The number is the offset of the first one in the mapping.
     Mapped(MmapMut, usize),
     /// A file that must not be mapped. A flush writes changed texts to it.
-    Copied(Arc<File>),
+    Copied(Arc<Kept>),
 }
 
 impl Texts {
@@ -146,7 +145,8 @@ impl TextList {
         }
     }
 
-    /// Writes the changed texts to a file that is not mapped. Those that fail are written the next time.
+    /// Writes the changed texts to a file that is not mapped. Texts that cannot be written are tried again the next
+    /// time.
     pub(crate) fn copy(&mut self) -> io::Result<()> {
         let Some(Room { strings: Strings::Copied(_), .. }) = self.room else { return Ok(()) };
         let mut result = Ok(());
@@ -156,7 +156,7 @@ impl TextList {
             let shown = self.show(index);
             if let Some(one) = self.list.get_mut(index) {
                 one.stale = shown.is_err();
-                // Readers still see the other buffer.
+                // After an error, readers still see the other buffer.
                 one.second ^= shown.is_err();
             }
             result = result.and(shown);
@@ -164,7 +164,8 @@ impl TextList {
         result
     }
 
-    /// Writes the present text to the file, and points the value to it. After an error, the value points to the old text.
+    /// Writes the present text to the file, and points the value to it. After an error, the value points to the old
+    /// text.
     #[inline]
     fn show(&mut self, index: usize) -> io::Result<()> {
         let (Some(one), Some(room)) = (self.list.get(index), &mut self.room) else { return Ok(()) };
@@ -183,7 +184,7 @@ impl TextList {
             Strings::Copied(file) => {
                 let mut string = [0; STRING_LEN];
                 string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
-                write_at(file, &string, room.at + place as u64)?;
+                write_at(file.get()?, &string, room.at + place as u64)?;
             }
         }
         if let Some(slot) = &one.slot {
@@ -194,14 +195,14 @@ impl TextList {
     }
 
     /// Prepares the buffers at an offset of a file for [`TextList::exchange`]. Returns `None` if there are no texts.
-    pub(crate) fn prepare(&self, file: &Arc<File>, at: u64, access: Access) -> io::Result<Option<Room>> {
+    pub(crate) fn prepare(&self, file: &Arc<Kept>, at: u64, access: Access) -> io::Result<Option<Room>> {
         let texts = self.list.len();
         if texts == 0 {
             return Ok(None);
         }
         let strings = if access == Access::Mapped {
             let skew = (at % page_size()) as usize;
-            Strings::Mapped(map_range(file, at - skew as u64, skew + 2 * texts * STRING_LEN)?, skew)
+            Strings::Mapped(map_range(file.get()?, at - skew as u64, skew + 2 * texts * STRING_LEN)?, skew)
         } else {
             Strings::Copied(Arc::clone(file))
         };

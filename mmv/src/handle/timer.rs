@@ -26,7 +26,7 @@ impl Timer {
     /// Adds a duration.
     pub fn observe(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        // The sum may wrap around; its remainder is all that matters.
+        // The sum may wrap around. Only its remainder is used.
         let before = self.nanos.fetch_add(nanos, Relaxed);
         let micros = nanos / 1000 + (before % 1000 + nanos % 1000) / 1000;
         micros.add_to(self.slot.word());
@@ -109,7 +109,7 @@ impl Interval {
         }
     }
 
-    /// Returns the accumulated time, with that of a running interval.
+    /// Returns the accumulated time, including a running interval.
     pub fn get(&self) -> Duration {
         let running = self.running.map_or(Duration::ZERO, |start| start.elapsed());
         Duration::from_micros(self.total) + running

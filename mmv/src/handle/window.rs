@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Counts of values, grouped by their highest seven bits.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// In ascending order of their numbers.
+    /// Octaves with values, in ascending order of their numbers.
     octaves: Vec<Octave>,
     count: u64,
     max: u64,
@@ -32,7 +32,7 @@ struct Parts(Box<[u32; PARTS as usize]>);
 const PARTS: u64 = 64;
 const BITS: u32 = PARTS.ilog2();
 
-/// The most octaves with parts in the process: 64 MiB in all.
+/// Largest number of octaves with parts in the process: 64 MiB in total.
 const MOST: usize = (64 << 20) / size_of::<[u32; PARTS as usize]>();
 static THERE_ARE: AtomicUsize = AtomicUsize::new(0);
 
@@ -110,7 +110,8 @@ impl Window {
         })
     }
 
-    /// Returns the distinct values of both windows in ascending order, with their counts. A value may occur twice.
+    /// Iterates over the values of both windows in ascending order, with their counts. A value may come more than once,
+    /// each time with a part of its count.
     fn counts(windows: [&Window; 2]) -> impl Iterator<Item = (u64, u64)> {
         let mut octaves = windows.map(|window| window.octaves.iter().peekable());
         std::iter::from_fn(move || {

@@ -9,15 +9,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Gate, Moving};
+use crate::file::Kept;
 use crate::format::VALUE_LEN;
 use crate::os::pages::nameless;
 use crate::sync::atomic::{AtomicU64, Ordering, Ordering::AcqRel};
 
-/// The most values of one test. Each has two cells, and loom tracks all of them.
+/// Largest number of values in a test. Each has two cells, and loom tracks all of them.
 const MOST_VALUES: u64 = 4;
 
 /// A word of a page. Mapping another file interrupts all processors, so every access is ordered before or after it, and
-/// before or after accesses of other threads. Hence no access is relaxed.
+/// before or after accesses of other threads. Therefore no access is relaxed here.
 #[derive(Debug, Default)]
 pub(crate) struct Word(AtomicU64);
 
@@ -65,12 +66,13 @@ impl Pages {
         Ok((Pages { cells, offset, file: Mutex::new(file.try_clone()?), gate }, file))
     }
 
-    pub(super) fn prepare(&self, file: &Arc<File>, _: Moving) -> io::Result<Prepared> {
+    pub(super) fn prepare(&self, file: &Arc<Kept>, _: Moving) -> io::Result<Prepared> {
         Ok(Prepared(Arc::clone(file)))
     }
 
     /// Writes the cells to the present file, and loads them from the new one.
     pub(super) fn replace(&self, Prepared(file): Prepared) -> io::Result<()> {
+        let file = file.get()?;
         let mut old = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         for ((word, extra), n) in self.cells.iter().zip(0..) {
             let at = self.offset + n * VALUE_LEN as u64;
@@ -96,7 +98,7 @@ impl Pages {
 }
 
 /// A file that is to replace another.
-pub(super) struct Prepared(Arc<File>);
+pub(super) struct Prepared(Arc<Kept>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {

@@ -1,4 +1,4 @@
-//! Synchronizes values that move to another file with the updates that must not run meanwhile.
+//! Synchronizes moves of values to another file with updates that must not run during a move.
 
 use crate::fork::Forked;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
@@ -8,7 +8,7 @@ use crate::sync::{Held, Lock};
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     lock: Lock<()>,
-    /// Odd while values move.
+    /// Counter that is odd while values move.
     moves: AtomicU64,
 }
 
@@ -24,7 +24,7 @@ impl Gate {
         self.lock.is_quiet()
     }
 
-    /// Runs `f`, which may move segments and transfer their values.
+    /// Runs `f`, which may move segments and transfer their values, while holding the gate.
     pub(crate) fn while_moving<T>(&self, f: impl FnOnce() -> T) -> T {
         let _held = self.hold();
         self.moves.fetch_add(1, Ordering::SeqCst);

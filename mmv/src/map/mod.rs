@@ -1,9 +1,9 @@
 //! Mapped memory.
 //!
-//! A [`Segment`] is a segment of addresses, with a value slot for each of a range of values. The addresses never change,
-//! but the mapping behind them does: first memory of this process, then the file, then the larger file that replaces
-//! it. A [`Slot`] is the address of one value. Handles hold slots, so an update is one instruction and involves no
-//! file.
+//! A [`Segment`] is a segment of addresses, with a value slot for each of a range of values. The addresses never
+//! change, but the mapping behind them does: first memory of this process, then the file, then the larger file that
+//! replaces it. A [`Slot`] is the address of one value. Handles hold slots, so an update is one instruction and
+//! involves no file.
 //!
 //! Other processes only read the file. A process that may truncate it can end this process (SIGBUS), as with every
 //! mapped file. The registry creates the file with mode 0644.
@@ -12,7 +12,6 @@
 mod cells;
 mod gate;
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -27,18 +26,19 @@ use cells::{Pages, Prepared as PreparedPages};
 pub(crate) use cells::{Slot, Word};
 pub(crate) use gate::Gate;
 
-use crate::file::check_size;
+use crate::file::{Kept, check_size};
 use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
 #[cfg(not(mmv_loom))]
 use crate::os::pages::Prepared as PreparedPages;
 pub(crate) use crate::os::pages::{Access, Moving, access};
 use crate::os::{page_size, pages};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// The gate is that of the registry.
 #[cfg(not(mmv_loom))]
 type Pages = pages::Pages<Arc<Gate>>;
-/// The address of a value, as a handle holds it.
+/// The address of a value, as handles store it.
 #[cfg(not(mmv_loom))]
 pub(crate) type Slot = pages::Slot<Arc<Gate>>;
 
@@ -54,7 +54,7 @@ impl Slot {
 pub(crate) struct Segment {
     pages: Arc<Pages>,
     /// The mapped file, which has all values up to the capacity.
-    file: Arc<File>,
+    file: Arc<Kept>,
     first: usize,
     capacity: usize,
     /// Number of values from `first` up to the last one that has a slot.
@@ -74,7 +74,7 @@ impl Segment {
         check_size(end)?;
         let (pages, file) = Pages::new(value_at(first) / page * page..end, gate)?;
         let capacity = usize::try_from(end - value_at(first)).map_err(io::Error::other)? / VALUE_LEN;
-        Ok(Segment { pages: Arc::new(pages), file: Arc::new(file), first, capacity, slotted: 0 })
+        Ok(Segment { pages: Arc::new(pages), file: Arc::new(Kept::new(file)?), first, capacity, slotted: 0 })
     }
 
     /// Returns the values that have addresses.
@@ -92,31 +92,42 @@ impl Segment {
         self.capacity = self.capacity.min(end.saturating_sub(self.first).max(self.slotted));
     }
 
-    /// Prepares the move to a file of length `len`. The file must contain all values of the segment, and [`access`] must
-    /// allow mapping it. The kernel refuses here or not at all, unless this is the only segment that moves.
-    pub(crate) fn prepare(&self, file: &Arc<File>, len: u64, moving: Moving) -> io::Result<Prepared> {
+    /// Prepares the move to a file of length `len`. The file must contain all values of the segment, and [`access`]
+    /// must allow mapping it. If the kernel refuses, it does so here and not later, unless this is the only segment
+    /// that moves.
+    pub(crate) fn prepare(&self, file: &Arc<Kept>, len: u64, moving: Moving) -> io::Result<Prepared> {
         if len < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(Prepared { pages: self.pages.prepare(file, moving)?, file: Arc::clone(file) })
     }
 
-    /// Maps a file in place of the present one, and returns the old memory. Updates continue meanwhile: they reach the
-    /// old memory until the mapping changes, and then the new one. After an error, the old memory stays.
+    /// Maps a file in place of the present one, and returns the old memory. Updates continue during the move: they
+    /// reach the old memory until the mapping changes, and the new memory afterwards. After an error, the old memory
+    /// stays.
     pub(crate) fn move_to(&mut self, new: Prepared) -> io::Result<Old> {
+        // Without the file, the old memory cannot be read once another file is mapped in its place. Updates between
+        // the copy and the new mapping are lost.
+        let copy = self.file.get().is_err().then(|| self.copy());
         self.pages.replace(new.pages)?;
         let file = std::mem::replace(&mut self.file, new.file);
-        Ok(self.contents(&file))
+        Ok(Old { copy, ..self.contents(&file) })
+    }
+
+    fn copy(&self) -> Vec<(u64, u64)> {
+        let words = self.slotted().map(|value| self.pages.words(value_at(value)));
+        words.map(|(word, extra)| (word.load(Relaxed), extra.load(Acquire))).collect()
     }
 
     /// Returns a reader of the values in `file` that may have slots.
-    pub(crate) fn contents(&self, file: &Arc<File>) -> Old {
-        let touched = pages::is_touched(file);
-        Old { file: Arc::clone(file), touched, end: self.slotted().end, held: 0..0, buffer: [0; Old::HELD * VALUE_LEN] }
+    pub(crate) fn contents(&self, file: &Arc<Kept>) -> Old {
+        let touched = file.get().map_or(true, pages::is_touched);
+        let (slotted, buffer) = (self.slotted(), [0; Old::HELD * VALUE_LEN]);
+        Old { file: Arc::clone(file), copy: None, touched, slotted, held: 0..0, buffer }
     }
 
     /// Returns the mapped file.
-    pub(crate) fn file(&self) -> &Arc<File> {
+    pub(crate) fn file(&self) -> &Arc<Kept> {
         &self.file
     }
 
@@ -133,7 +144,7 @@ impl Segment {
         Slot::new(&self.pages, value_at(index))
     }
 
-    /// A value outside of the segment has no room in the mapped file.
+    /// Panics if a value is outside of the segment, because it has no room in the mapped file.
     fn check(&self, index: usize) {
         assert!(self.range().contains(&index), "value {index} is in another segment");
     }
@@ -142,23 +153,25 @@ impl Segment {
 /// A file to be mapped behind a segment's addresses.
 pub(crate) struct Prepared {
     pages: PreparedPages,
-    file: Arc<File>,
+    file: Arc<Kept>,
 }
 
 /// Values of a file, read in blocks: memory that was mapped behind a segment's addresses.
 pub(crate) struct Old {
-    file: Arc<File>,
-    /// Whether the file may contain other bytes than zeros.
+    file: Arc<Kept>,
+    /// The values, if the program has closed the file.
+    copy: Option<Vec<(u64, u64)>>,
+    /// Whether the file may contain bytes other than zeros.
     touched: bool,
-    /// End of the values in use.
-    end: usize,
+    /// The values in use.
+    slotted: Range<usize>,
     /// The values in the buffer.
     held: Range<usize>,
     buffer: [u8; Self::HELD * VALUE_LEN],
 }
 
 impl Old {
-    /// Values read at once. Stacks of loom's threads are small.
+    /// Number of values read at once. The stacks of loom's threads are small.
     const HELD: usize = if cfg!(mmv_loom) { 8 } else { 256 };
 
     /// Returns whether any value may differ from zero.
@@ -168,13 +181,17 @@ impl Old {
 
     /// Returns the two words of a value. Ascending order needs the fewest reads.
     pub(crate) fn words(&mut self, value: usize) -> io::Result<(u64, u64)> {
+        if let Some(copy) = &self.copy {
+            let index = value.checked_sub(self.slotted.start);
+            return index.and_then(|index| copy.get(index)).copied().ok_or(io::ErrorKind::UnexpectedEof.into());
+        }
         if !self.touched {
             return Ok((0, 0));
         }
         if !self.held.contains(&value) {
-            self.held = value..self.end.min(value + Self::HELD);
+            self.held = value..self.slotted.end.min(value + Self::HELD);
             let bytes = self.buffer.get_mut(..self.held.len() * VALUE_LEN).filter(|bytes| !bytes.is_empty());
-            self.file.read_exact_at(bytes.ok_or(io::ErrorKind::UnexpectedEof)?, value_at(value))?;
+            self.file.get()?.read_exact_at(bytes.ok_or(io::ErrorKind::UnexpectedEof)?, value_at(value))?;
         }
         let at = (value - self.held.start) * VALUE_LEN;
         let word = |at: usize| self.buffer.get(at..)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
@@ -184,8 +201,6 @@ impl Old {
 
 #[cfg(all(test, not(mmv_loom)))]
 mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
-
     use super::*;
 
     #[test]
@@ -215,11 +230,12 @@ mod tests {
         let mut segment = Segment::new(300, 1, Arc::default()).unwrap();
         let slot = segment.slot(300);
         slot.word().store(11, Relaxed);
-        let file = Arc::new(tempfile::tempfile().unwrap());
-        assert!(segment.prepare(&file, 0, Moving::Several).is_err(), "the file is too short");
+        let kept = Arc::new(Kept::new(tempfile::tempfile().unwrap()).unwrap());
+        let file = kept.get().unwrap();
+        assert!(segment.prepare(&kept, 0, Moving::Several).is_err(), "the file is too short");
         file.set_len(value_at(segment.range().end)).unwrap();
         file.write_all_at(&22u64.to_ne_bytes(), value_at(300)).unwrap();
-        let prepared = segment.prepare(&file, value_at(segment.range().end), Moving::Several).unwrap();
+        let prepared = segment.prepare(&kept, value_at(segment.range().end), Moving::Several).unwrap();
         let mut old = segment.move_to(prepared).unwrap();
         assert_eq!(old.words(300).unwrap(), (11, 0));
         assert!(old.words(301).is_err(), "it was not in use");

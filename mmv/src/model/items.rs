@@ -42,7 +42,7 @@ pub(super) fn start(hash: u64) -> u16 {
 
 const START_BITS: u32 = (MAX_METRICS + 1).ilog2();
 
-/// Sorts hashes: by their start first, as a counting sort, which leaves few to compare.
+/// Sorts hashes. First sorts them by their start with a counting sort, after which few have to be compared.
 pub(super) fn sorted(hashes: Vec<u64>) -> Vec<u64> {
     let mut places = [0u16; MAX_METRICS + 1];
     hashes.iter().for_each(|hash| places[usize::from(start(*hash))] += 1);

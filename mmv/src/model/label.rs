@@ -69,8 +69,8 @@ impl Label {
     }
 }
 
-/// Checks that an agent can merge the labels of a subject into one set. The set has a limit of labels, and each member of
-/// an object is a label.
+/// Checks that an agent can merge the labels of a subject into one set. The number of labels in a set is limited, and
+/// each member of an object is a label.
 pub(super) fn check_set<'a>(labels: impl Iterator<Item = &'a Label> + Clone) -> Result<(), Error> {
     // The texts of all labels of a file are within the set's limit of bytes.
     const { assert!(MAX_LABELS * PAYLOAD_LEN < LabelSet::MAX_JSON) };

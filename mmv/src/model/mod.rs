@@ -21,13 +21,13 @@ use crate::{Error, ids};
 /// The way in which a value is updated, which decides how it moves to another file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Added to. The amount in the old memory is added to the new.
+    /// Amounts are added. The amount in the old memory is added to the one in the new memory.
     Added,
-    /// Set. The old value is copied, unless the new one has been set already.
+    /// The value is set. It is copied, unless a new value has been set in the meantime.
     Set,
-    /// Set, and never without a value.
+    /// The value is set. There always is a value.
     Counted,
-    /// Set. Both the value and the start of the running interval are copied.
+    /// The value is set. It is copied with the start of the running interval.
     Interval,
     /// A text, which the handles' `Texts` move.
     Text,
@@ -80,7 +80,7 @@ pub(crate) struct Indom {
     pub help: Help,
     instances: Named<i32>,
     ids: HashSet<i32>,
-    /// Number of the highest identifiers that are known to be taken.
+    /// Number of identifiers at the upper end that are known to be taken.
     passed: i32,
     /// Indexes of the metrics over the domain.
     metrics: Vec<usize>,
@@ -134,8 +134,8 @@ impl Indom {
         Ok(index)
     }
 
-    /// Returns a free identifier, derived from the name, or the highest free one if too many names lead to the same
-    /// one. Each of the highest identifiers is checked once for all names together.
+    /// Returns a free identifier derived from the name. If too many names lead to the same identifier, returns the
+    /// highest free one. The search checks each of the highest identifiers only once for all names together.
     fn free_id(&mut self, name: &str) -> u32 {
         let hash = ids::hash(name);
         let taken = |id: u64| self.ids.contains(&(id as i32));
@@ -328,8 +328,8 @@ impl Model {
         self.texts += usize::from(self.metrics[index].kind == Kind::Text);
     }
 
-    /// Adds an instance domain with its instances, or nothing after an error. Returns its index. `serial` and the numbers
-    /// of the instances are those that the registration chose.
+    /// Adds an instance domain with its instances, or nothing after an error. Returns its index. `serial` and the
+    /// numbers of the instances are those that the registration chose.
     pub(crate) fn add_indom(
         &mut self,
         name: &str,
@@ -377,8 +377,8 @@ impl Model {
         Ok(index)
     }
 
-    /// Returns an error unless labels fit into the file, and together with those of `subject` into a label set. `None` is
-    /// a subject without labels.
+    /// Returns an error unless labels fit into the file, and together with those of `subject` into a label set. `None`
+    /// is a subject without labels.
     pub(crate) fn check_labels(&self, new: &[Label], subject: Option<Subject>) -> Result<(), Error> {
         if self.labels.len() + new.len() > MAX_LABELS {
             return Err(Error::TooManyLabels);

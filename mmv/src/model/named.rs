@@ -6,8 +6,8 @@ use std::ops::{Index, IndexMut};
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// A map from names to objects, in insertion order. All names are in one allocation, because there can be many and none
-/// is ever removed.
+/// A map from names to objects, in insertion order. All names are in one allocation, because there can be many names,
+/// and they are never removed.
 #[derive(Debug)]
 pub(crate) struct Named<T> {
     names: String,

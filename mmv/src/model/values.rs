@@ -27,7 +27,7 @@ pub(crate) struct Runs {
     more: HashMap<usize, Vec<u32>>,
 }
 
-/// A [`Run`] in half of its memory. There are many, as most metrics have one each.
+/// A [`Run`] in half of the memory. Most metrics have exactly one run.
 #[derive(Clone, Copy, Debug)]
 struct Packed([u32; 4]);
 

@@ -14,11 +14,11 @@ pub(crate) fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: 
     _ = unsafe { nix::libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// Returns a word that is zero in each new child, however the child was created. `None` where the system does not support
-/// that. The first call sets the word to `first()`.
+/// Returns a word that is zero in each new child, however the child was created. `None` where the system does not
+/// support that. The first call sets the word to `first()`.
 #[inline]
 pub(crate) fn wiped_on_fork(first: impl Fn() -> u64) -> Option<&'static AtomicU64> {
-    // Without a lock, which could stay locked in a child. Two threads may both map a page at the first call.
+    // This avoids a lock, which could stay locked in a child. At the first call, two threads may both map a page.
     static PAGE: OnceBox<Option<MmapMut>> = OnceBox::new();
     let page = PAGE.get_or_init(|| {
         let page = MmapOptions::new().len(page_size() as usize).map_anon();

@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! 1. From `Pages::new` until its drop, `base..base + len` is mapped shared, readable and writable, by this `Pages`
-//!    alone. `replace` replaces the mapping in one system call. An access meanwhile waits in the kernel, and then
-//!    reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it unmaps.
-//!    Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the kernel
-//!    has nothing left to refuse.
+//!    alone. `replace` replaces the mapping in one system call. An access during this call waits in the kernel, and
+//!    then reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it
+//!    unmaps. Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the
+//!    kernel has no reason left to refuse.
 //! 2. The mapping is `offset..offset + len` of a file. `Segment` ensures that every file contains the values that have
 //!    slots; an access beyond the file's end would raise a signal.
 //! 3. The pages are accessed as `AtomicU64` only; no reference to anything else in them exists.
@@ -26,9 +26,10 @@ use nix::errno::Errno;
 #[cfg(target_os = "linux")]
 use nix::sys::mman::MRemapFlags;
 use nix::sys::mman::{self, MapFlags, MsFlags, ProtFlags};
-use pmapi::file::{copies_on_write, off_stdio};
+use pmapi::file::stores_may_fail;
 
 use super::page_size;
+use crate::file::Kept;
 use crate::format::VALUE_LEN;
 
 /// How values get into a file.
@@ -36,7 +37,7 @@ use crate::format::VALUE_LEN;
 pub(crate) enum Access {
     /// The file is mapped behind their addresses.
     Mapped,
-    /// A flush writes them.
+    /// Values are written by each flush.
     Copied,
 }
 
@@ -47,7 +48,7 @@ pub(crate) enum Moving {
     Several,
 }
 
-/// Addresses at which a part of a file is mapped, with what their slots share.
+/// Addresses at which a part of a file is mapped, and the data that their slots share.
 #[derive(Debug)]
 pub(crate) struct Pages<S> {
     base: NonNull<u8>,
@@ -71,11 +72,12 @@ impl<S> Pages<S> {
         Ok((Pages { base, len, offset: range.start, shared }, file))
     }
 
-    /// Prepares [`Pages::replace`] by mapping a file at other addresses; [`access`] must allow that. The only
-    /// pages that move are not mapped in advance: if the kernel refuses later, no other pages have to move back.
-    pub(crate) fn prepare(&self, file: &Arc<File>, moving: Moving) -> io::Result<Prepared> {
+    /// Prepares [`Pages::replace`] by mapping a file at other addresses; [`access`] must allow that. If only one
+    /// `Pages` moves, it is not mapped in advance: if the kernel refuses later, no other pages have to move back.
+    pub(crate) fn prepare(&self, file: &Arc<Kept>, moving: Moving) -> io::Result<Prepared> {
         let elsewhere = cfg!(target_os = "linux") && moving == Moving::Several;
-        let base = elsewhere.then(|| map(None, self.len, MapFlags::MAP_SHARED, file, self.offset)).transpose()?;
+        let base =
+            elsewhere.then(|| map(None, self.len, MapFlags::MAP_SHARED, file.get()?, self.offset)).transpose()?;
         Ok(Prepared { base, len: self.len, offset: self.offset, file: Arc::clone(file) })
     }
 
@@ -98,8 +100,8 @@ impl<S> Pages<S> {
     /// Returns the first two words of the value at an offset of the file.
     pub(crate) fn words(&self, at: u64) -> (&AtomicU64, &AtomicU64) {
         let word = self.address(at);
-        // SAFETY: the address is that of a value's first word, and the second one is behind it; both
-        // are mapped while the pages live (invariant 1), aligned, and atomics (invariant 3).
+        // SAFETY: the address is that of a value's first word, and the second one follows it; both are mapped while the
+        // pages live (invariant 1), aligned, and atomics (invariant 3).
         unsafe { (word.as_ref(), word.add(1).as_ref()) }
     }
 
@@ -123,7 +125,7 @@ pub(crate) struct Prepared {
     base: Option<NonNull<u8>>,
     len: usize,
     offset: u64,
-    file: Arc<File>,
+    file: Arc<Kept>,
 }
 
 impl Prepared {
@@ -146,7 +148,7 @@ impl Prepared {
 
     fn map_at(&self, place: NonNull<u8>) -> io::Result<()> {
         let fixed = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-        map(Some(place), self.len, fixed, &self.file, self.offset).map(drop)
+        map(Some(place), self.len, fixed, self.file.get()?, self.offset).map(drop)
     }
 }
 
@@ -190,7 +192,7 @@ impl<S> Slot<S> {
         unsafe { self.word.add(1).as_ref() }
     }
 
-    /// Returns what the slots of these pages share.
+    /// Returns the data that the slots of these pages share.
     #[inline]
     pub(crate) fn shared(&self) -> &S {
         &self.pages.shared
@@ -206,13 +208,13 @@ pub(crate) fn map_range(file: &File, offset: u64, len: usize) -> io::Result<Mmap
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
-/// Returns how values get into a new file. It is mapped if its file system supports that and does not copy on write. On
-/// one that copies, each store may need room on the disk, and ends the process when the disk is full (SIGBUS).
+/// Returns how values are written to a new file. The file is mapped if its file system supports that, unless a store to
+/// mapped memory may fail there ([`stores_may_fail`]), which would end the process (SIGBUS).
 pub(crate) fn access(file: &File) -> io::Result<Access> {
     static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
     let device = file.metadata()?.dev();
     if GOOD.load(Relaxed) != device {
-        if copies_on_write(file) {
+        if stores_may_fail(file) {
             return Ok(Access::Copied);
         }
         let len = page_size() as usize;
@@ -229,7 +231,7 @@ pub(crate) fn access(file: &File) -> io::Result<Access> {
 
 /// Creates a nameless file.
 pub(crate) fn nameless(len: u64) -> io::Result<File> {
-    let file = off_stdio(create_nameless()?)?;
+    let file = create_nameless()?;
     file.set_len(len)?;
     Ok(file)
 }

@@ -1,4 +1,4 @@
-//! Handles and units of the facade, expressed by those of PCP.
+//! Conversion of the facade's handles and units to those of PCP.
 
 use std::sync::Arc;
 

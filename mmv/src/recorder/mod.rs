@@ -15,15 +15,17 @@
 //!
 //! A name that is used with and without labels becomes two metrics: the second is called `…_labelled` or
 //! `…_unlabelled`. A histogram becomes `count`, `sum`, `p50`, `p90`, `p95`, `p99`, `p999` and `max`. A description
-//! given before the first use becomes the help text, and its unit the metric's units if PCP has it.
+//! given before the first use becomes the help text. Its unit becomes the metric's units, if PCP has that unit.
 //!
 //! # Limits
 //!
 //! Label values often come from requests, and therefore from untrusted clients. A metric has at most 2,000 label sets,
 //! a recorder at most 10,000 metrics and label sets, and a label set at most 4,096 bytes. [`Recorder::limits`] changes
-//! the first two. Counters and histograms count further label sets in the instance `other` of their metric; gauges
-//! ignore them. The log says so once, and the metric `recorder.left_out` counts how often such a label set was looked
-//! up.
+//! the first two. Counters and histograms count further label sets in the instance `other` of their metric. Gauges
+//! ignore them. This is logged once, and the metric `recorder.left_out` counts lookups of such label sets.
+//!
+//! A handle that is created while the process has no memory or descriptors for its values records nothing. The next
+//! handle with the same name and labels does, once there is room: the macros of the facade create one at each use.
 
 mod facade;
 mod state;
@@ -60,9 +62,9 @@ pub struct Exported(Registry);
 /// Limits on the number of label sets.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Most label sets of a metric.
+    /// Largest number of label sets of a metric.
     metric: usize,
-    /// Most metrics and label sets in all.
+    /// Largest total number of metrics and label sets.
     all: usize,
 }
 
@@ -100,8 +102,8 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Sets the most label sets of a metric, and the most metrics and label sets in all. The defaults are 2,000 and
-    /// 10,000. A label set of a histogram takes eight values in the file.
+    /// Sets the largest number of label sets of a metric, and the largest number of metrics and label sets in total.
+    /// The defaults are 2,000 and 10,000. A label set of a histogram takes eight values in the file.
     #[must_use]
     pub fn limits(mut self, of_a_metric: usize, in_all: usize) -> Recorder {
         self.limits = Limits { metric: of_a_metric, all: in_all };
@@ -134,15 +136,23 @@ impl Recorder {
     /// Returns the handle of a key: the known one, a new one, or the shared one of keys beyond the limits. A metric
     /// that cannot be exported is logged, and its handle records nothing.
     fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Target<'_>) -> Result<T, Error>) -> T {
+        self.registry.inner().retry_thread();
         let key = sorted(key);
         let Some(mut state) = self.state.lock() else { return kind.nothing };
         if let Some(known) = (kind.handles)(&mut state).known.get(&key) {
             return known.clone();
         }
+        let room = state.has_room(&self.registry);
+        if !matches!(room, Ok(true)) {
+            let line = if room.is_err() { state.line() } else { None };
+            drop(state);
+            warn(&key, room.err(), line);
+            return kind.nothing;
+        }
         let own = state.admits(&key, self.limits);
         let first = !own && state.leave_out(&self.registry);
         let others = &mut (kind.handles)(&mut state).others;
-        // A name that is longer is not kept in memory.
+        // A longer name is not kept in memory.
         let is_kept = others.len() < MAX_METRICS && key.name().len() <= MAX_KEY;
         let shared = others.get(key.name()).cloned();
         let shared =
@@ -162,7 +172,7 @@ impl Recorder {
         } else if is_kept {
             handles.others.insert(key.name().to_owned(), handle.clone());
         }
-        // Logged while nothing is locked, because a consumer of the log may use the facade.
+        // Nothing is locked while this is logged, because a consumer of the log may use the facade.
         drop(state);
         if first {
             let Limits { metric, all } = self.limits;
@@ -172,11 +182,16 @@ impl Recorder {
                 truncated(key.name(), MAX_TEXT)
             );
         }
-        if let (Err(e), Some(last)) = (new, line) {
-            let more = if last { "; further metrics like this are not logged" } else { "" };
-            tracing::warn!(target: "mmv", "{} is not exported to PCP: {e}{more}", truncated(key.name(), MAX_TEXT));
-        }
+        warn(&key, new.err(), line);
         handle
+    }
+}
+
+/// Logs why a key is not exported. `line` is `None` after too many lines, and otherwise whether it is the last one.
+fn warn(key: &Key, error: Option<Error>, line: Option<bool>) {
+    if let (Some(e), Some(last)) = (error, line) {
+        let more = if last { "; further metrics like this are not logged" } else { "" };
+        tracing::warn!(target: "mmv", "{} is not exported to PCP: {e}{more}", truncated(key.name(), MAX_TEXT));
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use metrics::Key;
 use pmapi::LabelFlags;
+use pmapi::backoff::Backoff;
 
 use super::Limits;
 use crate::handle::Output;
@@ -16,9 +17,9 @@ use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, 
 const OTHER: &str = "other";
 /// Longest name and labels, in bytes, of a key with its own instance. Such keys are kept in memory.
 pub(super) const MAX_KEY: usize = 4096;
-/// Most metrics that can be described.
+/// Largest number of metrics that can be described.
 const MAX_DESCRIPTIONS: usize = 4096;
-/// Most log lines about metrics that cannot be exported.
+/// Largest number of log lines about metrics that cannot be exported.
 const MAX_LINES: u32 = 10;
 
 #[derive(Debug, Default)]
@@ -33,8 +34,12 @@ pub(super) struct State {
     pub counters: Handles<metrics::Counter>,
     pub gauges: Handles<metrics::Gauge>,
     pub histograms: Handles<metrics::Histogram>,
-    /// Counts uses of label sets beyond the limits. `None` before the first one.
+    /// Counts uses of label sets beyond the limits. `None` before the first one, and if it cannot be registered.
     left_out: Option<Counter>,
+    /// Whether a label set beyond the limits was used.
+    has_left_out: bool,
+    /// Pauses between attempts to get memory for values.
+    room: Backoff,
     /// Number of log lines about metrics that cannot be exported.
     lines: u32,
 }
@@ -63,7 +68,7 @@ struct Domain {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Instance {
     Own,
-    /// That of all label sets beyond the limits.
+    /// Instance of all label sets beyond the limits.
     Other,
 }
 
@@ -79,6 +84,8 @@ pub(super) struct Target<'a> {
 
 pub(super) const QUANTILES: [(f64, &str); 5] =
     [(0.5, ".p50"), (0.9, ".p90"), (0.95, ".p95"), (0.99, ".p99"), (0.999, ".p999")];
+/// Number of values of a key, with room for metrics of another kind with the same name.
+const MOST_VALUES: usize = 16;
 /// Shortest time for which values count for the quantiles.
 const WINDOW: Duration = Duration::from_secs(60);
 /// The smallest value that quantiles distinguish from 0.
@@ -94,7 +101,7 @@ impl State {
 
     /// Returns whether a new key may have its own metric or instance.
     pub(super) fn admits(&self, key: &Key, limits: Limits) -> bool {
-        // An equals sign and a separator count as well: there may be any number of empty labels.
+        // Equals signs and separators count as well, because any number of labels may be empty.
         let len = key.labels().fold(key.name().len(), |len, label| len + label.key().len() + label.value().len() + 2);
         let keys = self.counters.known.len() + self.gauges.known.len() + self.histograms.known.len();
         let instances = self.names.get(&(key.name().to_owned(), true)).and_then(|name| self.domains.get(name));
@@ -104,7 +111,7 @@ impl State {
 
     /// Counts a use of a key beyond the limits, and returns whether it is the first one.
     pub(super) fn leave_out(&mut self, registry: &Registry) -> bool {
-        let first = self.left_out.is_none();
+        let first = !std::mem::replace(&mut self.has_left_out, true);
         if first {
             let counter = registry.counter("recorder.left_out");
             let counter = counter.help("Uses of label sets beyond the limits of the recorder");
@@ -116,7 +123,25 @@ impl State {
         first
     }
 
-    /// Returns whether another line may be logged (`Some`), and whether it is the last one.
+    /// Returns whether there is memory for the values of another key. A shortage, for example of descriptors, may pass:
+    /// the key must not be registered before, or it would be left out for ever. An error comes once a second at most.
+    pub(super) fn has_room(&mut self, registry: &Registry) -> Result<bool, Error> {
+        if !self.room.is_due() {
+            return Ok(false);
+        }
+        match registry.inner().reserve(MOST_VALUES) {
+            Ok(()) => {
+                self.room.succeeded();
+                Ok(true)
+            }
+            Err(e) => {
+                self.room.failed(&[Duration::from_secs(1)]);
+                Err(e)
+            }
+        }
+    }
+
+    /// Returns whether another line may be logged (`Some`), and whether that is the last one.
     pub(super) fn line(&mut self) -> Option<bool> {
         self.lines = self.lines.saturating_add(1);
         (self.lines <= MAX_LINES).then_some(self.lines == MAX_LINES)
@@ -138,7 +163,7 @@ impl State {
         Ok(Target { registry, name, instance, units, help })
     }
 
-    /// Returns the PCP name of a key's metric, which no other metric has.
+    /// Returns the unique PCP name of a key's metric.
     fn name(&mut self, key: &Key) -> String {
         let labelled = key.labels().len() > 0;
         let known = |labelled| self.names.get(&(key.name().to_owned(), labelled));
@@ -195,7 +220,8 @@ impl Target<'_> {
             None => metric().register(),
             Some((indom, instance)) => {
                 let known = self.registry.find_family::<H>(&name);
-                known.map_or_else(|| metric().over(indom), Ok)?.instance(instance)
+                // The limits of the recorder apply here, not the limit of families.
+                known.map_or_else(|| metric().over(indom), Ok)?.instance_up_to(instance, usize::MAX)
             }
         }
     }
@@ -226,7 +252,7 @@ impl Names {
 
     /// Returns an unused name of at most `max` bytes for the object that `text` identifies, and adds it. Tries the name
     /// itself, then with `mark` appended, then with `mark` and the hash of `text`, and then with numbers. No number is
-    /// tried twice, so all names together take fewer attempts than there are names and numbers.
+    /// tried twice, so the total number of attempts is proportional to the number of names.
     fn unique(&mut self, name: &str, text: &str, max: usize, mark: char) -> String {
         let hash = ids::hash(text);
         let mut endings = ["".to_owned(), mark.to_string(), format!("{mark}{hash:016x}")].into_iter();
@@ -257,7 +283,7 @@ mod tests {
                 let unique = names.unique(&name, &n.to_string(), max, '~');
                 assert!(unique.len() <= max && unique.starts_with(name.get(..1).unwrap()), "{unique}");
             }
-            // Also if all texts have the same hash.
+            // This also holds if all texts have the same hash.
             (0..2000).for_each(|_| assert!(names.unique(&name, "the same", max, '~').len() <= max));
         }
         assert_eq!(names.len(), 12_000);
@@ -267,7 +293,7 @@ mod tests {
     #[test]
     fn a_name_that_is_made_unique_is_valid() {
         let mut names = Names::default();
-        // The name is cut behind a dot.
+        // The name is truncated after a dot.
         let name = format!("{}.{}", "a".repeat(229), "b".repeat(20));
         (0..5).for_each(|_| check_metric(&names.unique(&name, "the same", 247, '_')).unwrap());
     }

@@ -131,7 +131,7 @@ fn names_that_become_the_same_stay_apart() {
     assert_eq!(values, expected.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
 }
 
-/// Runs `work`, which must end in time, whatever names it uses.
+/// Runs `work`, which must end within a time limit, whatever names it uses.
 fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {

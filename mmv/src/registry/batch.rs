@@ -1,11 +1,11 @@
-//! A guard that puts off writing the file.
+//! A guard that delays writing the file.
 
 use std::sync::Arc;
 
 use super::Inner;
 
 /// A guard of [`Registry::batch`](crate::Registry::batch). While it lives, registrations do not write the file;
-/// dropping it writes the file once. Handles work before that.
+/// dropping it writes the file once. Handles work in the meantime.
 #[derive(Debug)]
 #[must_use = "the registrations are published when this is dropped"]
 pub struct Batch<'a> {

@@ -1,4 +1,4 @@
-//! The directory that registries share with those of other users, who may put anything there at any time.
+//! The directory that registries share with registries of other users. Other users may put any file there at any time.
 //!
 //! It is opened once for each change of a file, so the whole change happens in one directory, even if its path is
 //! replaced meanwhile. No entry is followed, waited for, or read beyond the length that a registry would have written.
@@ -17,16 +17,16 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, geteuid, linkat, unlinkat};
-use pmapi::file::off_stdio;
 
 use super::process::Process;
+use crate::file::Kept;
 use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
 use crate::names::truncated;
 
 /// An open directory.
 pub(super) struct Directory(OwnedFd);
 
-/// What a rename does to a file that has the new name.
+/// Effect of a rename on an existing file with the new name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Existing {
     Replaced,
@@ -34,11 +34,11 @@ pub(super) enum Existing {
     Kept,
 }
 
-/// All users may read a file, and its owner may write it.
+/// Mode of a file: all users may read it, and its owner may write it.
 const MODE: u32 = 0o644;
-/// The most names that are read: more than honest applications have, and few enough to take some milliseconds.
+/// Largest number of names that are read: more than honest applications have, and few enough to take some milliseconds.
 const MOST_NAMES: usize = 4096;
-/// Attempts to find a free temporary name. A user may have taken all of them.
+/// Number of attempts to find a free temporary name. A user may have taken all of them.
 const TRIES: u32 = 16;
 
 /// Opens the directory itself, which need not be readable.
@@ -81,14 +81,14 @@ impl Directory {
         Ok(Directory(openat(AT_FDCWD, path, flags & !OFlag::O_NOFOLLOW, Mode::empty())?))
     }
 
-    /// Creates a file for writing, with a temporary name. Agents skip such names, and no other registry uses this one,
-    /// in this process or another. The name is short enough if the file's own name is.
-    pub(super) fn create(&self, name: &str) -> io::Result<(String, File)> {
+    /// Creates a file for writing, with a temporary name. Agents skip temporary names. Other registries, in this
+    /// process or others, do not use the same one. It is never too long if the file's final name is not.
+    pub(super) fn create(&self, name: &str) -> io::Result<(String, Kept)> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut result = Err(Errno::EEXIST);
         for attempt in 0..TRIES {
-            // A predictable name may be taken, on purpose too.
+            // A predictable name may be taken, possibly on purpose.
             let number = if attempt == 0 { COUNT.fetch_add(1, Relaxed) } else { now_nanos() };
             let temporary = format!("{}{}.{number}", temporary_start(name), Process::own());
             result = openat(&self.0, &*temporary, flags, Mode::from_bits_truncate(MODE)).map(|file| (temporary, file));
@@ -97,20 +97,12 @@ impl Directory {
             }
         }
         let (temporary, file) = result?;
-        let file = off_stdio(File::from(file)).inspect_err(|_| self.remove(&temporary))?;
-        // Readers are other users, whatever the umask of the process is.
-        let set_mode = || {
-            let right = file.metadata()?.mode() & 0o777 == MODE;
-            if right { Ok(()) } else { file.set_permissions(Permissions::from_mode(MODE)) }
-        };
-        if let Err(e) = set_mode() {
-            self.remove(&temporary);
-            return Err(e);
-        }
-        Ok((temporary, file))
+        let file = File::from(file);
+        let kept = set_mode(&file).and_then(|()| Kept::new(file)).inspect_err(|_| self.remove(&temporary))?;
+        Ok((temporary, kept))
     }
 
-    /// Opens a regular file, and nothing else, without blocking.
+    /// Opens a regular file without blocking. Refuses any other kind of file.
     pub(super) fn read(&self, name: &str) -> io::Result<File> {
         self.open_regular(name)
     }
@@ -137,11 +129,11 @@ impl Directory {
         _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
     }
 
-    /// Returns whether a name leads to `file`, or `None` if the name does not exist.
-    pub(super) fn leads_to(&self, name: &str, file: &File) -> Option<bool> {
+    /// Returns whether a name leads to the file with this device and inode number, or `None` if the name does not exist.
+    #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between systems")]
+    pub(super) fn leads_to(&self, name: &str, id: (u64, u64)) -> Option<bool> {
         let named = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
-        let own = fstat(file).ok()?;
-        Some((named.st_dev, named.st_ino) == (own.st_dev, own.st_ino))
+        Some((named.st_dev as u64, named.st_ino as u64) == id)
     }
 
     /// Returns whether a name leads to a regular file of this user.
@@ -175,7 +167,7 @@ impl Directory {
     }
 }
 
-/// Returns the beginning of all temporary names of a registry's file, which a process and a number follow.
+/// Returns the common beginning of all temporary names of a registry's file. A process and a number follow.
 pub(super) fn temporary_start(name: &str) -> String {
     format!(".{}.", truncated(name, 200))
 }
@@ -194,4 +186,10 @@ fn file_type(stat: &FileStat) -> SFlag {
 
 fn now_nanos() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos()
+}
+
+/// Gives a file the mode of all files, because readers are other users and the umask must not matter.
+fn set_mode(file: &File) -> io::Result<()> {
+    let is_right = file.metadata()?.mode() & 0o777 == MODE;
+    if is_right { Ok(()) } else { file.set_permissions(Permissions::from_mode(MODE)) }
 }

@@ -1,6 +1,7 @@
 //! Periodic flushes.
 
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -11,14 +12,15 @@ use super::Inner;
 use super::inner::{Phase, State};
 use crate::handle::{Output, Quantiles};
 use crate::notice;
+use crate::sync::Held;
 
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 
-/// When a flush writes a file after failures.
+/// Time at which a flush writes a file after failures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attempt {
     Now,
-    /// After an ever longer pause.
+    /// The flush writes the file after a pause, which becomes longer with each failure.
     WhenDue,
 }
 
@@ -91,22 +93,42 @@ impl Inner {
         let weak = Arc::downgrade(self);
         let own = Arc::new(OnceBox::new());
         let of_thread = Arc::clone(&own);
-        let run = move || {
+        let spawned = pmapi::thread::spawn_without_signals("mmv", move || {
             of_thread.get_or_init(|| Box::new(thread::current()));
             while exporting(&weak).is_some() {
                 thread::park_timeout(period);
                 let Some(inner) = exporting(&weak) else { return };
                 inner.flush(Attempt::WhenDue);
             }
-        };
-        match pmapi::thread::spawn("mmv", run) {
-            Ok(()) => state.thread = Some(own),
+        });
+        match spawned {
+            Ok(()) => {
+                state.thread = Some(own);
+                self.lacks_thread.store(false, Relaxed);
+            }
             Err(e) => {
+                state.thread_pauses.failed(&[EVERY_SECOND]);
+                self.lacks_thread.store(true, Relaxed);
                 let is_first = !std::mem::replace(&mut state.warned_of_thread, true);
                 return is_first.then_some(e);
             }
         }
         None
+    }
+
+    /// Starts the flush thread if that has failed, for example at the limit of threads, and a second has passed.
+    #[inline]
+    pub(crate) fn retry_thread(self: &Arc<Self>) {
+        if self.lacks_thread.load(Relaxed) {
+            self.retry_thread_now();
+        }
+    }
+
+    #[cold]
+    fn retry_thread_now(self: &Arc<Self>) {
+        let due = |state: &Held<'_, State>| state.thread_pauses.is_due();
+        let no_thread = self.lock().filter(due).and_then(|mut state| self.ensure_thread(&mut state));
+        self.log_no_thread(no_thread);
     }
 
     pub(super) fn log_no_thread(&self, error: Option<io::Error>) {

@@ -48,8 +48,8 @@ impl HistogramBuilder {
         self
     }
 
-    /// Sets how long values count for the quantiles: at least this long, at most twice as long. The default is a
-    /// minute.
+    /// Sets how long values count for the quantiles: for at least this time, and at most twice as long. The default is
+    /// a minute.
     pub fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self

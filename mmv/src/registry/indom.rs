@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::Inner;
 use super::inner::State;
-use super::labels::all;
 use crate::Error;
 use crate::handle::Handle;
 use crate::model::{Label, Subject};
@@ -63,7 +62,7 @@ impl<'n> InstanceDomainBuilder<'n> {
 
     /// Adds a label to the domain (`mmv_stats_add_indom_label(3)`).
     pub fn label(mut self, name: &str, value: impl Serialize) -> Self {
-        // The domain's number is not known yet: `add_labels` sets the subject.
+        // The domain's number is not known yet. `add_labels` sets the subject.
         self.labels.push(Label::new(Subject::Registry, LabelFlags::empty(), name, value));
         self
     }
@@ -74,19 +73,22 @@ impl<'n> InstanceDomainBuilder<'n> {
     /// * [`Error::InUse`] for the name or serial number of another domain
     /// * [`Error::Range`] for a serial number outside of 1 to 2047, or after 2,047 domains
     /// * [`Error::Name`] for help text with a NUL byte, [`Error::TooLong`] for help text over 255 bytes
-    /// * the errors of [`InstanceDomain::add_numbered`] for its instances and of [`Registry::label`](crate::Registry::label) for
-    ///   its labels
+    /// * the errors of [`InstanceDomain::add_numbered`] for its instances and of
+    ///   [`Registry::label`](crate::Registry::label) for its labels
     pub fn register(self) -> Result<InstanceDomain, Error> {
         let InstanceDomainBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
-        let labels = all(labels)?;
-        let add = |state: &mut State| {
-            state.model.check_labels(&labels, None)?;
-            let help = state.model.help(short, long)?;
-            let index = state.model.add_indom(name, serial, help, &instances)?;
-            state.model.add_labels(labels, Subject::Indom(index));
-            Ok(index)
-        };
-        inner.change(|_| 0, add, |_, index| InstanceDomain { inner: Arc::clone(inner), index })
+        let labels = labels.into_iter().collect::<Result<Vec<_>, _>>()?;
+        inner.change(
+            |_| 0,
+            |state| {
+                state.model.check_labels(&labels, None)?;
+                let help = state.model.help(short, long)?;
+                let index = state.model.add_indom(name, serial, help, &instances)?;
+                state.model.add_labels(labels, Subject::Indom(index));
+                Ok(index)
+            },
+            |_, index| InstanceDomain { inner: Arc::clone(inner), index },
+        )
     }
 }
 
@@ -127,11 +129,11 @@ impl InstanceDomain {
         self.label_instance_all(instance, vec![Label::new(Subject::Registry, LabelFlags::empty(), name, value)])
     }
 
-    /// Adds several labels to an instance, or none of them after an error. PCP's agent shows only the first of several
-    /// labels that share a record of the file.
+    /// Adds several labels to an instance, or none of them after an error. If several labels share a record of the
+    /// file, PCP's agent shows only the first one.
     pub(crate) fn label_instance_all(&self, instance: &str, labels: Vec<Result<Label, Error>>) -> Result<(), Error> {
-        let labels = all(labels)?;
-        let label = |state: &mut State| {
+        let labels = labels.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.change(|state| {
             let known = state.model.indom(self.index).instance(instance);
             state.model.check_labels(&labels, known.map(|index| Subject::Instance(self.index, index)))?;
             let index = match known {
@@ -140,8 +142,7 @@ impl InstanceDomain {
             };
             state.model.add_labels(labels, Subject::Instance(self.index, index));
             Ok(())
-        };
-        self.change(label)
+        })
     }
 
     /// Makes a change that may add an instance.
@@ -186,19 +187,31 @@ impl<H: Handle> Family<H> {
 
     /// Returns the handle for an instance. An instance that does not exist is added to the domain.
     ///
-    /// Instances stay, each takes memory and a part of the file, and their number has no limit: let no client choose a name
-    /// here. Recorders (feature `metrics`) limit the names of clients.
+    /// Instances are never removed, and each takes memory and a part of the file. Clients of the application may choose
+    /// their names, so this function adds no new instance once a domain has 10,000, or the number set by
+    /// [`RegistryBuilder::most_instances`](crate::RegistryBuilder::most_instances).
     ///
     /// # Errors
-    /// The errors of [`InstanceDomain::add`], and [`Error::InUse`] for a second handle of a value with a single writer.
+    /// [`Error::TooManyInstances`] for a new instance beyond that limit, the errors of [`InstanceDomain::add`], and
+    /// [`Error::InUse`] for a second handle of a value with a single writer.
     pub fn instance(&self, name: &str) -> Result<H, Error> {
+        self.instance_up_to(name, self.inner.options.most_instances)
+    }
+
+    /// Returns the handle for an instance. Adds the instance unless the domain already has `max`.
+    pub(crate) fn instance_up_to(&self, name: &str, max: usize) -> Result<H, Error> {
         let state = self.inner.lock().ok_or(Error::TORN)?;
-        let is_new = state.model.indom(self.indom).instance(name).is_none();
+        let indom = state.model.indom(self.indom);
+        let is_new = indom.instance(name).is_none();
+        if is_new && indom.instances().len() >= max {
+            let indom = state.model.indom_name(self.indom).to_owned();
+            return Err(Error::TooManyInstances { indom, max });
+        }
         drop(state);
         if is_new {
             let indom = InstanceDomain { inner: Arc::clone(&self.inner), index: self.indom };
             match indom.add(name) {
-                // Another thread has added it meanwhile.
+                // Another thread has added it in the meantime.
                 Ok(()) | Err(Error::InUse { .. }) => {}
                 Err(e) => return Err(e),
             }

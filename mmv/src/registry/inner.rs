@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::thread::Thread;
 
@@ -24,7 +25,7 @@ use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Held, Lock};
 
-/// The fewest values that get value slots at a time: about as many as fit in a page.
+/// Smallest number of values that get value slots at a time: about as many as fit into a page.
 const LEAST_VALUES: usize = 120;
 
 pub(crate) struct Inner {
@@ -32,9 +33,11 @@ pub(crate) struct Inner {
     pub(super) gate: Arc<Gate>,
     pub(super) texts: Arc<Texts>,
     pub(super) distributions: Arc<Distributions>,
-    /// The process that created the registry, and the generation number of that moment.
+    /// The process that created the registry, and the generation number of the time of creation.
     pub(super) process: Process,
     pub(super) made: u64,
+    /// Whether the flush thread could not be started.
+    pub(super) lacks_thread: AtomicBool,
     state: Lock<State>,
 }
 
@@ -62,6 +65,8 @@ pub(crate) struct State {
     /// Pauses between automatic attempts to write the file.
     pub backoff: Backoff,
     pub shared: Shared,
+    /// Pauses between attempts to start the flush thread.
+    pub thread_pauses: Backoff,
     /// The flush thread of the process that exports, once it runs.
     pub thread: Option<Arc<OnceBox<Thread>>>,
     /// Index of each text, by value.
@@ -93,6 +98,7 @@ impl Inner {
             warned_of_thread: false,
             backoff: Backoff::default(),
             shared: Shared::default(),
+            thread_pauses: Backoff::default(),
             thread: None,
             texts: HashMap::new(),
             taken: HashSet::new(),
@@ -104,6 +110,7 @@ impl Inner {
             distributions: Arc::default(),
             process: Process::own(),
             made: generation(),
+            lacks_thread: AtomicBool::new(false),
             state: Lock::new(state),
         });
         let watcher: Weak<dyn Forked> = Arc::downgrade(&inner) as _;
@@ -144,7 +151,7 @@ impl Inner {
         Ok(result)
     }
 
-    /// Allocates value slots for the values from `first` on.
+    /// Allocates value slots for the values that begin at index `first`.
     fn allocate_slots(&self, state: &mut State, first: usize, texts: usize) -> Result<(), Error> {
         let values = state.model.values().len();
         if values == first {
@@ -164,13 +171,21 @@ impl Inner {
     fn extend(&self, state: &mut State, values: usize) -> io::Result<()> {
         let capacity = state.capacity();
         if values > capacity {
-            // Slots left over at the start are given up; later ones take room in the file.
+            // Slots left over at the start are given up. Later ones take room in the file.
             let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
             let more = (values - capacity).max(capacity / 2).max(least);
             let segment = Segment::new(capacity, more, Arc::clone(&self.gate))?;
             state.segments.push(segment);
         }
         Ok(())
+    }
+
+    /// Allocates slots for this number of values besides those that there are.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn reserve(&self, values: usize) -> Result<(), Error> {
+        let mut state = self.lock().ok_or(Error::TORN)?;
+        let values = state.model.values().len() + values;
+        self.extend(&mut state, values).map_err(no_memory)
     }
 
     fn number_texts(&self, state: &mut State, first: usize) {

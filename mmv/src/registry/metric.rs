@@ -7,12 +7,11 @@ use pmapi::{LabelFlags, Semantics, Units};
 use serde::Serialize;
 
 use super::inner::{Inner, State};
-use super::labels::all;
 use super::{Family, InstanceDomain};
 use crate::Error;
 use crate::format::Flags;
 use crate::handle::Handle;
-use crate::model::{Label, Metric, Model, Subject};
+use crate::model::{Label, Metric, Subject};
 
 /// Builder of a metric (`mmv_stats_add_metric(3)`).
 #[must_use = "a metric exists once it is registered"]
@@ -82,7 +81,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     }
 
     fn add_label(mut self, flags: LabelFlags, name: &str, value: impl Serialize) -> Self {
-        // The metric's number is not known yet: `add_labels` sets the subject.
+        // The metric's number is not known yet. `add_labels` sets the subject.
         self.labels.push(Label::new(Subject::Registry, flags, name, value));
         self
     }
@@ -125,17 +124,19 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         if own {
             return Err(Error::Name { what: "metric", name: name.to_owned(), reason: "is reserved for the agent" });
         }
-        let labels = all(labels)?;
+        let labels = labels.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units).over(indom);
-        let add = |state: &mut State| {
-            state.model.check_labels(&labels, None)?;
-            metric.help = state.model.help(short, long)?;
-            let index = state.model.add_metric(name, item, metric)?;
-            state.model.add_labels(labels, Subject::Metric(index));
-            Ok(index)
-        };
-        let needs = |model: &Model| indom.map_or(1, |indom| model.indom(indom).instances().len());
-        inner.change(needs, add, then)
+        inner.change(
+            |model| indom.map_or(1, |indom| model.indom(indom).instances().len()),
+            |state| {
+                state.model.check_labels(&labels, None)?;
+                metric.help = state.model.help(short, long)?;
+                let index = state.model.add_metric(name, item, metric)?;
+                state.model.add_labels(labels, Subject::Metric(index));
+                Ok(index)
+            },
+            then,
+        )
     }
 }
 

@@ -6,7 +6,6 @@ mod flush;
 mod histogram;
 mod indom;
 mod inner;
-mod labels;
 mod metric;
 mod moving;
 mod others;
@@ -40,7 +39,7 @@ use crate::{Error, format, notice};
 /// The metrics of an application, exported through one file (`mmv_stats_registry(3)`).
 ///
 /// Clones share one registry. Dropping the last one removes the file, unless the registry is
-/// [persistent](RegistryBuilder::persistent). Handles stay valid, but their updates are invisible then.
+/// [persistent](RegistryBuilder::persistent). Handles then stay valid, but their updates are invisible.
 ///
 /// ```
 /// # fn main() -> Result<(), mmv::Error> {
@@ -85,6 +84,7 @@ impl Registry {
             flags: Flags::PROCESS,
             flush_every: None,
             lazy: false,
+            most_instances: MOST_INSTANCES,
         }
     }
 
@@ -149,21 +149,24 @@ impl Registry {
     /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
         let label = Label::new(Subject::Registry, LabelFlags::empty(), name, value)?;
-        let add = |state: &mut inner::State| {
-            let labels = vec![label];
-            state.model.check_labels(&labels, Some(Subject::Registry))?;
-            state.model.add_labels(labels, Subject::Registry);
-            Ok(())
-        };
-        self.inner().change(|_| 0, add, |_, ()| ())
+        self.inner().change(
+            |_| 0,
+            |state| {
+                let labels = vec![label];
+                state.model.check_labels(&labels, Some(Subject::Registry))?;
+                state.model.add_labels(labels, Subject::Registry);
+                Ok(())
+            },
+            |_, ()| (),
+        )
     }
 
     /// Starts the export. Metrics and instances can be registered before and after.
     ///
-    /// On a machine without PCP, or without the right to write its directory, this logs one warning. The application runs
-    /// on, and its updates are invisible. A program without a subscriber of `tracing` has no log: the first warning of the
-    /// process about an export goes to standard error then, and no other.
-    /// [`try_start`](Registry::try_start) returns the error instead.
+    /// On a machine without PCP, or without permission to write to its directory, this logs one warning. The
+    /// application continues, and its updates are invisible. In a program without a subscriber of `tracing`, only the
+    /// first warning of the process about an export is written, to standard error. [`try_start`](Registry::try_start)
+    /// returns the error instead.
     pub fn start(&self) {
         let Err(e) = self.try_start() else { return };
         let hint = match &e {
@@ -178,15 +181,16 @@ impl Registry {
     /// Starts the export (`mmv_stats_start(3)`).
     ///
     /// A forked child updates its parent's file until it starts the export itself. Until then, its registrations are
-    /// invisible, and its end does not remove the file. The child's own file begins with the parent's values of that
-    /// moment. Its name is `NAME.pPID` while the parent, or another of its children, exports under the registry's name.
-    /// In another PID namespace than the registry's it is `NAME.pPIDnNAMESPACE`. Otherwise it is the registry's name, as
-    /// when a daemon has left its parent.
+    /// invisible, and its end does not remove the file. The child's own file begins with the parent's values at that
+    /// time. Its name is `NAME.pPID` while the parent, or another of its children, exports under the registry's name.
+    /// In a PID namespace other than the registry's it is `NAME.pPIDnNAMESPACE`. Otherwise, for instance in a daemon
+    /// whose parent has ended, it is the registry's name.
     ///
     /// # Errors
     /// * [`Error::Io`] if the file cannot be written
     /// * [`Error::InUse`] while another registry of the process exports under the same name
-    /// * [`Error::Forked`] in a child of a process that exports [without prefix](RegistryBuilder::no_prefix), as the names of
+    /// * [`Error::Forked`] in a child of a process that exports [without prefix](RegistryBuilder::no_prefix), as the
+    ///   names of
     ///   their metrics would clash
     /// * [`Error::Forked`] in a child that was forked during a registration by another thread
     pub fn try_start(&self) -> Result<(), Error> {
@@ -199,7 +203,7 @@ impl Registry {
         self.inner().path()
     }
 
-    /// Puts off writing the file until the returned guard is dropped, to register many metrics at once.
+    /// Delays writing the file until the returned guard is dropped, to register many metrics at once.
     pub fn batch(&self) -> Batch<'_> {
         Batch::new(self.inner())
     }
@@ -207,9 +211,11 @@ impl Registry {
     /// Writes sharded counters, quantiles and lazy registrations to the file, and writes a removed file again.
     pub fn flush(&self) {
         self.inner().flush(Attempt::Now);
+        self.inner().retry_thread();
     }
 
-    /// Ends the export (`mmv_stats_stop(3)`), and removes the file unless it is [persistent](RegistryBuilder::persistent).
+    /// Ends the export (`mmv_stats_stop(3)`), and removes the file unless it is
+    /// [persistent](RegistryBuilder::persistent).
     pub fn stop(&self) {
         self.inner().stop();
     }
@@ -225,6 +231,14 @@ impl fmt::Debug for Registry {
     }
 }
 
+/// Returns the absolute path of a directory: the program may change its working directory, as daemons do.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Number of instances of a domain up to which [`Family::instance`] adds new ones.
+const MOST_INSTANCES: usize = 10_000;
+
 /// Builder of a [`Registry`] with options.
 #[derive(Clone, Debug)]
 pub struct RegistryBuilder {
@@ -234,10 +248,12 @@ pub struct RegistryBuilder {
     pub(crate) flags: Flags,
     pub(crate) flush_every: Option<Duration>,
     pub(crate) lazy: bool,
+    pub(crate) most_instances: usize,
 }
 
 impl RegistryBuilder {
-    /// Sets the directory of the file; the default is `$PCP_TMP_DIR/mmv`.
+    /// Sets the directory of the file; the default is `$PCP_TMP_DIR/mmv`. A relative path starts at the working directory
+    /// of the time when the registry is [built](RegistryBuilder::build).
     #[must_use]
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> RegistryBuilder {
         self.directory = Some(directory.into());
@@ -270,7 +286,7 @@ impl RegistryBuilder {
     /// Gives metrics that were not set, or were [cleared](Gauge::clear), no value instead of 0 (`MMV_FLAG_SENTINEL`).
     ///
     /// The file marks them with NaN, the empty text, or all bits set for integers (-1 or the largest number). An
-    /// application cannot export these as values then. The agent of PCP 6.0 shows NaN nevertheless.
+    /// application then cannot export these as values. The agent of PCP 6.0 shows NaN nevertheless.
     #[must_use]
     pub fn sentinels(mut self) -> RegistryBuilder {
         self.flags |= Flags::SENTINEL;
@@ -278,18 +294,28 @@ impl RegistryBuilder {
     }
 
     /// Sets the period of the flush thread, which writes sharded counters and quantiles to the file, and all values on
-    /// file systems that copy on write. The default is a second; with zero, only [`Registry::flush`] writes them.
+    /// file systems that copy on write, are on a network, or are implemented by a program (FUSE). The default is a second;
+    /// with zero, only [`Registry::flush`] writes them.
     #[must_use]
     pub fn flush_every(mut self, period: Duration) -> RegistryBuilder {
         self.flush_every = Some(period);
         self
     }
 
-    /// Leaves registrations during the export to the next flush. This keeps registrations on performance-critical paths
-    /// short.
+    /// Delays registrations during the export until the next flush. This keeps registrations on performance-critical
+    /// paths short.
     #[must_use]
     pub fn lazy(mut self) -> RegistryBuilder {
         self.lazy = true;
+        self
+    }
+
+    /// Sets the number of instances of a domain up to which [`Family::instance`] adds new ones. The default is 10,000.
+    /// The limit protects applications that take instance names from requests of clients, which may be hostile. Other
+    /// functions that add instances have no limit.
+    #[must_use]
+    pub fn most_instances(mut self, instances: usize) -> RegistryBuilder {
+        self.most_instances = instances;
         self
     }
 
@@ -297,8 +323,9 @@ impl RegistryBuilder {
     ///
     /// # Errors
     /// [`Error::Range`] for a cluster outside of 1 to 4095, and the errors of [`Registry::new`].
-    pub fn build(self) -> Result<Registry, Error> {
+    pub fn build(mut self) -> Result<Registry, Error> {
         check_file(&self.name, self.flags)?;
+        self.directory = self.directory.map(absolute);
         if let Some(number) = self.cluster.filter(|c| *c == 0 || *c > pmapi::Item::MAX_CLUSTER) {
             let max = pmapi::Item::MAX_CLUSTER.into();
             return Err(Error::Range { what: "cluster", number: number.into(), min: 1, max });

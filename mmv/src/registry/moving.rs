@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Inner;
 use super::inner::{Phase, State};
 use super::published::Copies;
-use crate::file::write_at;
+use crate::file::{Kept, write_at};
 use crate::format::{G2_AT, ValueType};
 use crate::handle::{Number, Room};
 use crate::layout::MARK;
@@ -15,10 +15,10 @@ use crate::map::{Access, Moving, Old, Prepared, Segment, Word, value_at};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
 
-/// The files that values were in before a move.
+/// The files that contained the values before a move.
 pub(super) struct OldFiles {
     /// The file that was mapped behind each segment.
-    files: Vec<Arc<File>>,
+    files: Vec<Arc<Kept>>,
     room: Option<Room>,
 }
 
@@ -27,7 +27,7 @@ impl Inner {
     pub(super) fn move_values(
         &self,
         state: &mut State,
-        file: &Arc<File>,
+        file: &Arc<Kept>,
         len: u64,
         texts_at: u64,
     ) -> io::Result<OldFiles> {
@@ -54,7 +54,7 @@ impl Inner {
     }
 
     /// Writes all values to a file that must not be mapped; their memory stays where it is.
-    pub(super) fn copy_all(&self, state: &State, file: &Arc<File>, texts_at: u64) -> io::Result<(OldFiles, Copies)> {
+    pub(super) fn copy_all(&self, state: &State, file: &Arc<Kept>, texts_at: u64) -> io::Result<(OldFiles, Copies)> {
         let mut copies = Copies::new(file, state.model.values().len());
         let mut texts = self.texts.lock();
         let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Copied))?;
@@ -73,6 +73,8 @@ impl Inner {
     /// Writes changed values to a file that is not mapped. Returns only the first of consecutive errors.
     pub(super) fn copy_changes(&self, state: &mut State) -> Option<io::Error> {
         let Phase::Exporting(published) = &mut state.phase else { return None };
+        // If the program has closed the file, a new one takes its place.
+        published.file.get().ok()?;
         let mut copies = published.copies.take()?;
         let shown = self.texts.lock().map_or(Ok(()), |mut texts| texts.copy());
         let result = copies.write(&state.segments).and(shown);
@@ -91,13 +93,15 @@ impl Inner {
         }
     }
 
-    fn move_segments_back(&self, state: &mut State, files: &[Arc<File>]) {
+    fn move_segments_back(&self, state: &mut State, files: &[Arc<Kept>]) {
         let published = match &state.phase {
             Phase::Exporting(published) => Some((Arc::clone(&published.file), published.generation)),
             Phase::Idle | Phase::Stopped => None,
         };
-        // A generation of 0 makes readers wait while `MARK` stands for values.
-        let tell = |generation: u64, file: &File| _ = write_at(file, &generation.to_ne_bytes(), G2_AT);
+        // A generation of 0 makes readers wait while `MARK` takes the place of values.
+        let tell = |generation: u64, file: &Kept| {
+            _ = file.get().and_then(|file| write_at(file, &generation.to_ne_bytes(), G2_AT));
+        };
         if let Some((file, _)) = &published {
             tell(0, file);
         }
@@ -118,12 +122,12 @@ impl State {
         Ok(())
     }
 
-    /// Moves a segment back to the file that it came from, which has the values of that moment.
-    fn move_segment_back(&mut self, index: usize, file: &Arc<File>) -> io::Result<()> {
+    /// Moves a segment back to its previous file, which contains the values at the time of the move.
+    fn move_segment_back(&mut self, index: usize, file: &Arc<Kept>) -> io::Result<()> {
         let State { segments, model, .. } = self;
         let Some(segment) = segments.get_mut(index) else { return Ok(()) };
-        let new = segment.prepare(file, file.metadata()?.len(), Moving::Several)?;
-        mark(segment, model, file);
+        let new = segment.prepare(file, file.get()?.metadata()?.len(), Moving::Several)?;
+        mark(segment, model, file.get()?);
         // Read before the mapping changes, because updates go to this file afterwards.
         let mut base = segment.contents(file);
         let base: Vec<u64> = segment.slotted().map(|value| base.words(value).unwrap_or_default().0).collect();
@@ -131,7 +135,7 @@ impl State {
             Ok(old) => transfer(segment, model, old, &base),
             Err(e) => {
                 let old = segment.contents(segment.file());
-                restore(segment, model, old, file);
+                restore(segment, model, old, file.get()?);
                 return Err(e);
             }
         }
@@ -169,7 +173,7 @@ fn transfer(segment: &Segment, model: &Model, mut old: Old, base: &[u64]) {
     }
 }
 
-/// Writes `MARK` to a file that is not mapped, for the values that are set.
+/// Writes `MARK` to a file that is not mapped, in place of values that updates replace.
 fn mark(segment: &Segment, model: &Model, file: &File) {
     each_set(segment, model, |value, kind| {
         let words = [MARK.to_ne_bytes(), MARK.to_ne_bytes()];

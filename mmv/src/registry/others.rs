@@ -33,9 +33,13 @@ pub(super) fn choose_cluster(directory: &Directory, name: &str, before: Option<u
     if let Some(before) = before.filter(|cluster| *cluster != 0 && !used.contains(cluster)) {
         return before;
     }
-    let indoms_clash = |cluster| used.contains(&cluster) || used.contains(&(cluster + LAST + 1));
     let count = u64::from(LAST - FIRST) + 1;
-    FIRST + ids::probe(ids::hash(name), count, |number| indoms_clash(FIRST + number as u16)) as u16
+    let number = ids::probe(ids::hash(name), count, |number| {
+        let cluster = FIRST + number as u16;
+        // Instance domains of the second one would have the same numbers.
+        used.contains(&cluster) || used.contains(&(cluster + LAST + 1))
+    });
+    FIRST + number as u16
 }
 
 /// Lower clusters are left to files that request none. The agent gives those the lowest free cluster, even one that
@@ -94,7 +98,7 @@ fn items(file: &File, header: &Header) -> Option<HashMap<Box<str>, u16>> {
     Some((0..count).filter_map(item).collect())
 }
 
-/// Returns the name for the file of a forked child, which its metrics have as a prefix.
+/// Returns the name for the file of a forked child, which is also a prefix of its metrics.
 pub(super) fn name_of_child(name: &str, ending: &str) -> String {
     format!("{}{ending}", truncated(name, 255 - ending.len()).trim_end_matches('.'))
 }
@@ -105,22 +109,22 @@ pub(super) fn remove_leftovers(directory: &Directory, path: &Path, name: &str) {
     let child = name_of_child(name, ".p");
     let own = Process::own();
     for left in candidates(directory, path) {
-        let temporary = || {
-            let (process, count) = left.strip_prefix(&*start)?.rsplit_once('.')?;
-            digits::<u32>(count).filter(|_| own.knows_gone(process))
-        };
+        let temporary = left.strip_prefix(&*start).and_then(|rest| rest.rsplit_once('.'));
+        let is_temporary =
+            temporary.is_some_and(|(process, count)| digits::<u32>(count).is_some() && own.knows_gone(process));
         let child = || {
             let process = digits(left.strip_prefix(&*child)?).filter(|process| !process_exists(*process))?;
             let owner = header(&directory.read(&left).ok()?)?.owner();
             owner.filter(|owner| *owner == process)
         };
-        if (temporary().is_some() || child().is_some()) && directory.is_own(&left) {
+        if (is_temporary || child().is_some()) && directory.is_own(&left) {
             directory.remove(&left);
         }
     }
 }
 
-/// Returns names that may be leftovers. The directory is read once in ten seconds, for processes with many registries.
+/// Returns names that may be leftovers. The directory is read at most once in ten seconds, for the sake of processes
+/// with many registries.
 fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
     type Seen = Option<(PathBuf, Instant, Vec<String>)>;
     static SEEN: Mutex<Seen> = Mutex::new(None);
@@ -140,8 +144,8 @@ fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
     })
 }
 
-/// Reserves a file for one registry of this process. Two registries with one file would replace each other's file at
-/// each registration. The child of a fork can claim the files of its parent.
+/// Reserves a file for one registry of this process. Two registries with the same file would replace each other's file
+/// at each registration. The child of a fork can claim the files of its parent.
 #[derive(Debug)]
 pub(super) struct Claim(Process, PathBuf);
 

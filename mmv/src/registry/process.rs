@@ -1,4 +1,4 @@
-//! Which process this is: an application can run in several, of which each has a copy of the registry.
+//! Identity of processes: an application can run in several processes, each with a copy of the registry.
 
 use std::fmt;
 use std::fs;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use crate::fork;
 use crate::format::process_exists;
 
-/// A process that uses a registry. Its number alone does not tell it from its ancestors: they can be in other PID
-/// namespaces, or have ended before this process got their number.
+/// A process that uses a registry. Its number alone does not distinguish it from its ancestors: they can be in other
+/// PID namespaces, or have ended before this process got the same number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Process {
     number: u32,
@@ -24,12 +24,12 @@ pub(super) struct Process {
 impl Process {
     /// Returns this process.
     pub(super) fn own() -> Process {
-        // Threads may race: they store the same values, and the number of forks last.
+        // Threads may race: all store the same values, and store the number of forks last.
         static SPACE: AtomicU64 = AtomicU64::new(0);
         static KNOWN: AtomicU32 = AtomicU32::new(u32::MAX);
         let forks = fork::count();
         if KNOWN.load(Acquire) != forks {
-            // A child that cannot see its namespace, for example after chroot(2), is taken to be in its parent's.
+            // A child that cannot see its namespace, for example after chroot(2), counts as being in its parent's.
             if let Ok(space) = fs::metadata("/proc/self/ns/pid") {
                 SPACE.store(space.ino(), Relaxed);
             }
@@ -53,22 +53,19 @@ impl Process {
         !self.is_beside(other) || process_exists(other.number())
     }
 
-    /// Returns the ending of the file of a child, in a registry of the process `first`.
+    /// Returns the suffix for the name of a child's file. `first` is the process that created the registry.
     pub(super) fn ending(self, first: Process) -> String {
         if self.is_beside(first) { format!(".p{}", self.number) } else { format!(".p{}n{}", self.number, self.space) }
     }
 
-    /// Returns whether the process with a [written](fmt::Display) name has certainly ended.
+    /// Returns whether the process in a name has certainly ended. The name has the format of [`fmt::Display`].
     pub(super) fn knows_gone(self, name: &str) -> bool {
-        let parse = || {
-            let (number, space) = name.split_once('.')?;
-            Some((digits::<u32>(number)?, digits::<u64>(space)?))
-        };
-        parse().is_some_and(|(number, space)| space == self.space && !process_exists(number as i32))
+        let Some((number, space)) = name.split_once('.') else { return false };
+        digits(space) == Some(self.space) && digits::<u32>(number).is_some_and(|number| !process_exists(number as i32))
     }
 }
 
-/// Writes `number.space`, as temporary names contain it.
+/// Writes `number.space`, the format of temporary names.
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.number, self.space)

@@ -3,20 +3,21 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use once_cell::race::OnceBox;
 use pmapi::Config;
+use pmapi::backoff::doubling;
 
-use super::Inner;
 use super::directory::{Directory, Existing, header};
 use super::inner::{Phase, State};
 use super::others::{Before, Claim, choose_cluster, name_of_child, remove_leftovers};
 use super::process::Process;
 use super::published::{Published, generation};
+use super::{Inner, absolute};
 use crate::Error;
 use crate::file::check_size;
 use crate::format::{Flags, G2_AT, process_exists};
@@ -29,21 +30,13 @@ use crate::notice;
 /// The name under which the file is written.
 struct Target {
     name: String,
-    /// Kept if another process may have taken the name first.
+    /// Kept if another process may have taken the name in the meantime.
     existing: Existing,
 }
 
 /// Pauses between attempts to write a file.
-const PAUSES: [Duration; 7] = [
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-    Duration::from_secs(8),
-    Duration::from_secs(16),
-    Duration::from_secs(32),
-    Duration::from_secs(64),
-];
-/// Attempts to find a name, while other processes start at the same moment.
+const PAUSES: [Duration; 7] = doubling(Duration::from_secs(1));
+/// Number of attempts to find a name, while other processes start at the same time.
 const TRIES: usize = 8;
 
 impl Inner {
@@ -89,7 +82,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Starts the export under a name. Returns the running process whose file that was.
+    /// Starts the export under a name. If a running process has a file with this name, returns that process instead.
     fn start_as(&self, state: &mut State, directory: &Directory, target: &Target) -> Result<Option<i32>, Error> {
         let path = self.directory().join(&target.name);
         state.claim = None;
@@ -126,10 +119,10 @@ impl Inner {
         Ok(Target { name: name_of_child(name, &process.ending(self.process)), existing: Existing::Replaced })
     }
 
-    /// Returns whether no other child of the process that created the registry has its name. A file left by an earlier
-    /// process is removed, but not in another PID namespace, where processes that run may seem to have ended. Only the
-    /// process that locks the file may remove it, and only while the name leads to it. No process thus removes the new
-    /// file of a faster sibling.
+    /// Returns whether no other child of the process that created the registry has its name. Removes a file left by an
+    /// earlier process, except in another PID namespace, where running processes may seem to have ended. Only the
+    /// process that holds the file's lock removes it, and only while the name leads to it. So the new file of a faster
+    /// sibling is never removed.
     fn is_free(&self, directory: &Directory, process: Process) -> bool {
         let name = &self.options.name;
         let file = match directory.read(name) {
@@ -141,7 +134,7 @@ impl Inner {
         let removes = process.is_beside(self.process)
             && is_left
             && try_lock(&file).is_ok()
-            && directory.leads_to(name, &file) == Some(true);
+            && file.metadata().is_ok_and(|own| directory.leads_to(name, (own.dev(), own.ino())) == Some(true));
         if removes {
             directory.remove(name);
         }
@@ -149,12 +142,12 @@ impl Inner {
     }
 
     pub(super) fn directory(&self) -> PathBuf {
-        // Without a lock, which could stay locked in a forked child.
+        // This avoids a lock, which could stay locked in a forked child.
         static DEFAULT: OnceBox<PathBuf> = OnceBox::new();
         self.options
             .directory
             .clone()
-            .unwrap_or_else(|| DEFAULT.get_or_init(|| Box::new(Config::load().tmp_dir().join("mmv"))).clone())
+            .unwrap_or_else(|| DEFAULT.get_or_init(|| Box::new(absolute(Config::load().tmp_dir().join("mmv")))).clone())
     }
 
     pub(super) fn path(&self) -> Option<PathBuf> {
@@ -165,11 +158,11 @@ impl Inner {
         }
     }
 
-    /// Writes a file with the registrations since the last one. Returns the first of consecutive errors, which the
-    /// caller must [log](Inner::log) once nothing is locked: a consumer of the log may register metrics.
+    /// If there are registrations since the last file, writes a new one. Returns the first of consecutive errors, which
+    /// the caller must [log](Inner::log) once nothing is locked: a consumer of the log may register metrics.
     #[must_use]
     pub(super) fn publish_if_stale(&self, state: &mut State) -> Option<io::Error> {
-        // A child's file stays its parent's until the child starts the export.
+        // A child uses its parent's file until it starts the export itself.
         if !state.stale || !state.exports() {
             return None;
         }
@@ -188,7 +181,8 @@ impl Inner {
             return;
         }
         if let Ok(directory) = Directory::open(&self.directory()) {
-            state.stale = directory.leads_to(&state.file, &published.file).is_none();
+            state.stale =
+                published.file.get().is_err() || directory.leads_to(&state.file, published.file.id()).is_none();
         }
     }
 
@@ -212,8 +206,8 @@ impl Inner {
         let owner = Owner { generation, flags: self.options.flags, process: process.number(), cluster: state.cluster };
         let (temporary, file) = directory.create(&self.options.name)?;
         let file = Arc::new(file);
-        let moved = access(&file).and_then(|access| {
-            let (len, texts_at) = self.write(state, &owner, &file, access)?;
+        let moved = file.get().and_then(access).and_then(|access| {
+            let (len, texts_at) = self.write(state, &owner, file.get()?, access)?;
             match access {
                 Access::Mapped => Ok((self.move_values(state, &file, len, texts_at)?, None)),
                 Access::Copied => {
@@ -238,10 +232,10 @@ impl Inner {
         state.backoff.succeeded();
         let phase = Phase::Exporting(Published { file, generation, process, copies });
         match std::mem::replace(&mut state.phase, phase) {
-            // This tells readers of the old file that it is over, even if the directory's change time has not advanced
-            // since they looked.
+            // This tells readers that the old file is no longer valid, even if the directory's change time has not
+            // advanced since they checked it.
             Phase::Exporting(old) if old.process == process => {
-                _ = old.file.write_all_at(&0u64.to_ne_bytes(), G2_AT);
+                _ = old.file.get().and_then(|file| file.write_all_at(&0u64.to_ne_bytes(), G2_AT));
             }
             _ => {}
         }
@@ -267,22 +261,22 @@ impl Inner {
         self.flush_last();
         let Some(mut state) = self.lock() else { return };
         let exports = state.exports();
-        // A thread that does not run yet sees that the export has ended.
+        // A thread that has not begun to run sees that the export has ended.
         if let Some(thread) = state.thread.take().filter(|_| exports).as_ref().and_then(|thread| thread.get()) {
             thread.unpark();
         }
         if let Phase::Exporting(published) = std::mem::replace(&mut state.phase, Phase::Stopped) {
             if exports && self.options.has(Flags::PROCESS) {
-                self.remove_own(&state.file, &published.file);
+                self.remove_own(&state.file, published.file.id());
             }
         }
         state.claim = None;
     }
 
-    /// Removes the file with this name if it is `file`.
-    fn remove_own(&self, name: &str, file: &File) {
+    /// Removes the file with this name if its device and inode number are `id`.
+    fn remove_own(&self, name: &str, id: (u64, u64)) {
         let Ok(directory) = Directory::open(&self.directory()) else { return };
-        if directory.leads_to(name, file) == Some(true) {
+        if directory.leads_to(name, id) == Some(true) {
             directory.remove(name);
         }
     }
@@ -295,7 +289,7 @@ fn try_lock(file: &File) -> nix::Result<()> {
 }
 
 impl State {
-    /// Returns whether this process exports, as opposed to a process that it was forked from.
+    /// Returns whether this process exports, rather than the process from which it was forked.
     pub(super) fn exports(&self) -> bool {
         self.exported_by(Process::own())
     }

@@ -1,19 +1,18 @@
 //! The file that readers see.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::process::Process;
-use crate::file::write_at;
+use crate::file::{Kept, write_at};
 use crate::map::{Segment, value_at};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// A written file.
+/// The file to which a registry was last written.
 #[derive(Debug)]
 pub(crate) struct Published {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<Kept>,
     pub(super) generation: u64,
     /// The process that wrote the file. In a forked child it is the parent.
     pub(super) process: Process,
@@ -31,18 +30,19 @@ impl Published {
 /// The contents written to a file that must not be mapped.
 #[derive(Debug)]
 pub(super) struct Copies {
-    file: Arc<File>,
+    file: Arc<Kept>,
     /// The two words of each value, `None` before the first write.
     written: Vec<Option<(u64, u64)>>,
 }
 
 impl Copies {
-    pub(super) fn new(file: &Arc<File>, values: usize) -> Copies {
+    pub(super) fn new(file: &Arc<Kept>, values: usize) -> Copies {
         Copies { file: Arc::clone(file), written: vec![None; values] }
     }
 
     /// Writes the values that have changed.
     pub(super) fn write(&mut self, segments: &[Segment]) -> io::Result<()> {
+        let file = self.file.get()?;
         for segment in segments {
             for value in segment.slotted() {
                 let (word, extra) = segment.words(value);
@@ -51,7 +51,7 @@ impl Copies {
                     continue;
                 };
                 let words = [now.0.to_ne_bytes(), now.1.to_ne_bytes()];
-                write_at(&self.file, words.as_flattened(), value_at(value))?;
+                write_at(file, words.as_flattened(), value_at(value))?;
                 *written = Some(now);
             }
         }
@@ -59,7 +59,7 @@ impl Copies {
     }
 }
 
-/// Returns a generation number as C's library does: seconds in the upper half, microseconds in the lower.
+/// Returns a generation number in the format of C's library: seconds in the upper half, microseconds in the lower.
 pub(super) fn generation() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_secs() << 32 | u64::from(now.subsec_micros())

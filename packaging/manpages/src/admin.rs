@@ -23,7 +23,8 @@ pub(crate) fn command() -> Command {
         .subcommand(
             Command::new("remove")
                 .about("Remove an agent, and restore the agents that it has replaced")
-                .arg(Arg::new("NAME").required(true).help("Name of the agent in PCP, or --all")),
+                .arg(Arg::new("NAME").required(true).help("Name of the agent in PCP, or --all"))
+                .arg(flag("library", "With mmv: programs load PCP's libpcp_mmv.so.1 again")),
         )
         .subcommand(Command::new("configure").about(
             "Install the agents of /etc/default/pcp-rs-agents that are not installed, and replace installed agents by \
@@ -62,6 +63,11 @@ fn install() -> Command {
         .arg(value("ipv6", "PORT", "pmcd talks to the agent over this IPv6 port").short('6'))
         .arg(value("unix", "PATH", "pmcd talks to the agent over this Unix socket").short('u'))
         .group(ArgGroup::new("transport").args(["pipe", "dso", "inet", "ipv6", "unix"]))
+        .arg(flag(
+            "library",
+            "With mmv: all programs of this host that start from now on load the package's libpcp_mmv.so.1. PCP's own \
+             library stays",
+        ))
         .arg(flag("replace", "Replace the agent of pmcd that has this name or domain; remove restores it").short('r'))
         .arg(
             Arg::new("ARGUMENT")

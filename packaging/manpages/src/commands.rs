@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use pcp_tools::usage;
 use pmda::Agent;
 
-use crate::{admin, mmvdump, pmdumplog};
+use crate::{admin, mmvdump, pmda_host, pmdumplog};
 
 /// Start of the installed names, which do not collide with PCP's.
 const PREFIX: &str = "pcp-rs-";
@@ -12,11 +12,11 @@ const PREFIX: &str = "pcp-rs-";
 /// Whether a program gets completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// People type the command.
+    /// Command that users type.
     Command,
-    /// pmcd starts the agent.
+    /// Agent that pmcd starts.
     Agent,
-    /// Command within another command, which has its completions.
+    /// Command within another command, which has the completions for both.
     Part,
 }
 
@@ -47,7 +47,9 @@ pub(crate) fn all() -> Vec<Page> {
         user(pmnsadd),
         user(told("pmnsdel", "Remove names of metrics from a name space", usage::PMNSDEL)),
         user(told("pmnsmerge", "Merge name spaces of metrics into one", usage::PMNSMERGE)),
+        user(told("pmgenmap", "Convert names of metrics to a C source", usage::PMGENMAP)),
         user(installed("mmvdump", mmvdump::Options::command())),
+        user(installed("pmda-host", pmda_host::Options::command())),
         user(told("pmdumplog", "Print an archive", pmdumplog::USAGE)),
     ];
     pages.extend(with_parts(cargo_pmda::command().bin_name("cargo-pmda"), "1"));
@@ -93,7 +95,7 @@ fn installed(name: &str, command: Command) -> Command {
     command.bin_name(name.clone()).name(name)
 }
 
-/// Returns the command of a usage message. All of these commands know `--version`, alone.
+/// Returns the command that a usage message describes. All of these commands accept `--version` as the only argument.
 fn told(name: &str, about: &'static str, usage: &str) -> Command {
     let command = installed(name, crate::usage::command(usage)).about(about);
     if command.get_arguments().any(|arg| arg.get_long() == Some("version")) {

@@ -5,6 +5,8 @@ mod admin;
 mod commands;
 #[path = "../../../tools/mmvdump/src/options.rs"]
 mod mmvdump;
+#[path = "../../../tools/pmda-host/src/options.rs"]
+mod pmda_host;
 #[path = "../../../tools/pmdumplog/src/usage.rs"]
 mod pmdumplog;
 mod usage;

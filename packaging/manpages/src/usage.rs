@@ -1,4 +1,4 @@
-//! Command lines of programs whose `--help` is a text of their own, in the form of `pmUsageMessage(3)`.
+//! Command lines of programs that write their own `--help`, in the form of `pmUsageMessage(3)`.
 
 use clap::{Arg, ArgAction, Command, ValueHint};
 
@@ -35,8 +35,8 @@ pub(crate) fn command(usage: &str) -> Command {
 
 /// Splits a line into the option and its help. A single short option that fills the left column has one space after it.
 fn columns(line: &str) -> (&str, &str) {
-    let second = || line.match_indices(' ').nth(1).filter(|_| !line.starts_with("--") && !line.contains(", "));
-    match line.find("  ").or(second().map(|(at, _)| at)) {
+    let second = line.match_indices(' ').nth(1).filter(|_| !line.starts_with("--") && !line.contains(", "));
+    match line.find("  ").or(second.map(|(at, _)| at)) {
         Some(at) => line.split_at(at),
         None => (line, ""),
     }
@@ -58,7 +58,7 @@ fn argument(names: &str, help: &str) -> Arg {
     arg
 }
 
-/// Adds what the synopsis has beside the options of the body: further options, and the operands as one argument.
+/// Adds the parts of the synopsis that the body does not describe: further options, and the operands as one argument.
 fn operands(mut command: Command, synopsis: &str) -> Command {
     let mut rest = Vec::new();
     let mut words = synopsis.split(' ').filter(|word| !word.is_empty() && *word != "[options]").peekable();

@@ -6,14 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "cargo-pmda",
     "pcp-agents",
     "pcp-rs-chkhelp",
     "pcp-rs-dbpmda",
     "pcp-rs-mmvdump",
     "pcp-rs-newhelp",
+    "pcp-rs-pmda-host",
     "pcp-rs-pmdumplog",
+    "pcp-rs-pmgenmap",
     "pcp-rs-pmnsadd",
     "pcp-rs-pmnsdel",
     "pcp-rs-pmnsmerge",
@@ -59,7 +61,9 @@ fn every_command_and_agent_has_a_page_and_commands_have_completions() {
     commands.sort();
     assert_eq!(names(&dir.path().join("bash")), commands);
     assert_eq!(names(&dir.path().join("zsh")), commands.iter().map(|name| format!("_{name}")).collect::<Vec<_>>());
-    assert_eq!(names(&dir.path().join("fish")), commands.iter().map(|name| format!("{name}.fish")).collect::<Vec<_>>());
+    let mut fish: Vec<String> = commands.iter().map(|name| format!("{name}.fish")).collect();
+    fish.sort();
+    assert_eq!(names(&dir.path().join("fish")), fish);
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn shells_parse_the_completions() {
     let shells = [("bash", "bash", "-n"), ("zsh", "zsh", "-n"), ("fish", "fish", "--no-execute")];
     for (folder, shell, option) in shells {
         for name in names(&dir.path().join(folder)) {
-            // A machine without this shell needs no completions for it.
+            // Completions for this shell are not needed on a machine without it.
             let Ok(output) = Command::new(shell).arg(option).arg(dir.path().join(folder).join(&name)).output() else {
                 break;
             };

@@ -1,4 +1,5 @@
-//! Any bytes as a PDU of every type. What decodes can be read wholly, and its encoding decodes to the same.
+//! Decodes any bytes as a PDU of every type. A valid PDU can be read completely, and its encoding decodes to an equal
+//! PDU.
 //!
 //! `./seed && cargo +nightly fuzz run pdu` in this folder.
 

@@ -1,4 +1,4 @@
-//! Text of units: neither panics nor hangs, and the units of a text have a text with the same meaning.
+//! Text of units: parsing neither panics nor hangs. The text of parsed units means the same as the original text.
 //!
 //! `cargo +nightly fuzz run units` in the folder of the crate.
 

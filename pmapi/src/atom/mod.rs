@@ -9,7 +9,8 @@ use crate::{Error, Result, Type};
 
 /// Value of a metric (`pmAtomValue` with its type), borrowed from a PDU or from an agent.
 ///
-/// `Display` gives the text of pmAtomStr(3), meant for diagnostics. `Print` of crate `pcp-pdu` formats as PCP's tools do.
+/// `Display` gives the text of pmAtomStr(3), meant for diagnostics. `Print` of crate `pcp-pdu` formats as PCP's tools
+/// do.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Atom<'a> {
     /// Value of [`Type::I32`].
@@ -81,7 +82,7 @@ macro_rules! try_from {
 }
 try_from!(i32 => I32, u32 => U32, i64 => I64, u64 => U64, f32 => Float, f64 => Double);
 
-/// Fails with `PM_ERR_CONV` for a value of another type than a string, and for text that is not UTF-8.
+/// Fails with `PM_ERR_CONV` for a value that is not a string, and for text that is not UTF-8.
 impl<'a> TryFrom<Atom<'a>> for &'a str {
     type Error = Error;
 
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(u32::try_from(Atom::U32(7)), Ok(7));
         assert_eq!(f64::try_from(Atom::Double(0.5)), Ok(0.5));
         assert_eq!(<&str>::try_from(Atom::String(b"seven")), Ok("seven"));
-        // A number that fits is not converted: a stored value has the metric's type already.
+        // Conversion is strict even if the number fits: a stored value already has the metric's type.
         assert_eq!(u64::try_from(Atom::U32(7)), Err(Error::CONV));
         assert_eq!(i32::try_from(Atom::String(b"7")), Err(Error::CONV));
         assert_eq!(<&str>::try_from(Atom::String(b"\xff")), Err(Error::CONV));

@@ -21,7 +21,7 @@ impl fmt::Display for Atom<'_> {
     }
 }
 
-/// Quotes a text; one longer than 37 bytes is cut to its first 34.
+/// Quotes a text. A text longer than 37 bytes is truncated to its first 34.
 fn quoted(text: &[u8]) -> String {
     match text.get(..34) {
         Some(start) if text.len() >= 38 => format!("\"{}...\"", String::from_utf8_lossy(start)),

@@ -13,9 +13,10 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, linkat, unlinkat};
 
+use super::acl::{self, Writer};
 use super::{is_trusted, walk};
 
-/// Open directory. Its methods act on this directory even when its path leads elsewhere meanwhile.
+/// Open directory. Its methods act on this directory, even if its path now leads elsewhere.
 #[derive(Clone, Debug)]
 pub struct Dir {
     fd: Arc<OwnedFd>,
@@ -41,25 +42,40 @@ impl Dir {
 
     /// Opens a directory whose contents only some users can have chosen: those for which `trusts` returns true.
     ///
-    /// The directory, each one above it, and each symbolic link on the way must belong to such a user. Every user may
-    /// write to a directory only if its sticky bit protects the files of others; then the files of the directory need a
-    /// check of their own. A directory's group may write to it: the owner has chosen the group.
+    /// The directory, each one above it, and each symbolic link on the way must belong to such a user. A directory that
+    /// every user may write to is accepted only if its sticky bit protects the files of others. The caller must then
+    /// check the files of the directory too. A directory's group may write to it, because the owner has chosen the
+    /// group, and so may the groups of its access control list (acl(5)). Users whom the list permits to write must be
+    /// trusted.
     ///
     /// # Errors
     /// Errors of open(2); `PermissionDenied`, with a reason, for a directory or a link that is not trusted.
     pub fn open_trusted(path: &Path, trusts: impl Fn(u32) -> bool) -> io::Result<Dir> {
-        let fd = walk::open_checked(&std::path::absolute(path)?, false, &trusts, |name, stat| {
-            match stat.st_mode & 0o1002 {
-                _ if !trusts(stat.st_uid) => Err(refused(path, name, format_args!("belongs to user {}", stat.st_uid))),
-                0o0002 => Err(refused(path, name, format_args!("can be changed by every user"))),
-                _ => Ok(()),
+        let fd = walk::open_checked(&std::path::absolute(path)?, false, &trusts, |name, stat, dir| {
+            let [by_group, by_others, is_sticky] = [0o020, 0o002, 0o1000].map(|bit| stat.st_mode & bit != 0);
+            if !trusts(stat.st_uid) {
+                return Err(refused(path, name, format_args!("belongs to user {}", stat.st_uid)));
             }
+            if is_sticky {
+                return Ok(());
+            }
+            if by_others {
+                return Err(refused(path, name, format_args!("can be changed by every user")));
+            }
+            let listed = if by_group { acl::of_directory(dir) } else { Ok(Vec::new()) };
+            let listed =
+                listed.map_err(|e| refused(path, name, format_args!("has an unknown access control list: {e}")))?;
+            let stranger = listed.iter().find(|writer| matches!(writer, Writer::User(uid) if !trusts(*uid)));
+            stranger.map_or(Ok(()), |writer| {
+                Err(refused(path, name, format_args!("can be changed by {writer} (access control list)")))
+            })
         })?;
         Ok(Dir { fd: Arc::new(fd), path: path.to_owned() })
     }
 
     fn walk(path: &Path, create: bool) -> io::Result<Dir> {
-        Ok(Dir { fd: Arc::new(walk::open(path, create, is_trusted)?), path: path.to_owned() })
+        let fd = walk::open_directly(path).map_or_else(|| walk::open(path, create, is_trusted), Ok)?;
+        Ok(Dir { fd: Arc::new(fd), path: path.to_owned() })
     }
 
     /// Opens the directory of a file; returns it with the file's name.
@@ -122,7 +138,7 @@ impl Dir {
     /// # Errors
     /// Errors of open(2); `AlreadyExists` for an existing name.
     pub fn new_file(&self, name: &OsStr, mode: u32) -> io::Result<File> {
-        self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL, mode)
+        self.file(name, walk::NEW, mode)
     }
 
     /// Renames a file within this directory, and replaces a file with the new name.
@@ -141,7 +157,7 @@ impl Dir {
         Ok(linkat(&*self.fd, from, &*self.fd, to, AtFlags::empty())?)
     }
 
-    /// Removes a name from this directory, unless it is a directory's.
+    /// Removes a name from this directory, unless it is the name of a directory.
     ///
     /// # Errors
     /// Errors of unlink(2).

@@ -1,4 +1,4 @@
-//! Safe access to files in directories that other users may change meanwhile.
+//! Safe access to files in directories that other users may change at the same time.
 //!
 //! * A directory is opened once, and its files are accessed by its descriptor ([`Dir`]). Root follows a symbolic link
 //!   on the way only if the link belongs to root.
@@ -9,17 +9,22 @@
 //! * Only a regular file of bounded size is read ([`read`]), so that a FIFO, a device or a sparse file in its place
 //!   does not block the reader.
 
+mod acl;
 mod copies;
 mod dir;
+mod kept;
 mod new;
 mod stdio;
 mod walk;
+mod writers;
 
-pub use copies::copies_on_write;
+pub use copies::stores_may_fail;
 pub use dir::Dir;
+pub use kept::Kept;
 pub use new::NewFile;
 pub use stdio::off_stdio;
 pub use walk::is_trusted;
+pub use writers::{check_place, check_writers, check_writers_of};
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -27,11 +32,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 /// Replaces the content of a file, or creates it.
 ///
-/// The file has the old content or the new one at any moment. When this function returns, the new content is on the
-/// disk. The file keeps its mode, and its owner if the process may give files away. A symbolic link of this name is
+/// At any time the file has either the old content or the new one. When this function returns, the new content is on
+/// the disk. The file keeps its mode, and its owner if the process may give files away. A symbolic link of this name is
 /// replaced, not followed.
 ///
 /// # Errors
@@ -41,6 +47,36 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut new = NewFile::create(path)?;
     new.write_all(content)?;
     new.commit()
+}
+
+/// Creates a file for reading and writing, with `mode` reduced by the umask.
+///
+/// Opens the file's directory as [`Dir::open`] does, but needs only one system call where no symbolic link is on the way.
+///
+/// # Errors
+/// Errors of [`Dir::of`] and [`Dir::new_file`]; `AlreadyExists` for an existing name.
+pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    walk::create_directly(path, mode).map_or_else(
+        || {
+            let (dir, name) = Dir::of(path)?;
+            dir.new_file(name, mode)
+        },
+        Ok,
+    )
+}
+
+/// Removes a file if it has this device and inode number. Returns whether the file was removed.
+///
+/// Opens the file's directory as [`Dir::open`] does. Where no symbolic link is on the way, no memory is allocated, so that
+/// a signal handler may call this function.
+pub fn remove_same(path: &Path, device: u64, inode: u64) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let opened = walk::open_directly(dir).map_or_else(|| walk::open(dir, false, is_trusted), Ok);
+    opened.is_ok_and(|dir| {
+        walk::stat(&dir, name).is_ok_and(|found| (found.st_dev, found.st_ino) == (device, inode))
+            && unlinkat(&dir, name, UnlinkatFlags::NoRemoveDir).is_ok()
+    })
 }
 
 /// Exchanges the names of two files or directories atomically.
@@ -99,4 +135,26 @@ pub fn read_from(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     // The file may grow meanwhile, and files of /proc claim a length of 0.
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     if content.len() as u64 > limit { Err(too_large()) } else { Ok(content) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn another_file_of_the_name_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("file"), dir.path().join("other"));
+        fs::write(&path, "").unwrap();
+        let found = fs::metadata(&path).unwrap();
+        fs::write(&other, "").unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(!remove_same(&path, found.dev(), found.ino()) && path.exists());
+        let found = fs::metadata(&path).unwrap();
+        assert!(remove_same(&path, found.dev(), found.ino()) && !path.exists());
+        assert!(!remove_same(&path, found.dev(), found.ino()) && !remove_same(Path::new("/"), 0, 0));
+    }
 }

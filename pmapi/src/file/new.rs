@@ -32,7 +32,7 @@ pub struct NewFile {
     committed: bool,
 }
 
-/// Attempts with a name that another process takes first.
+/// Number of attempts if other processes take the temporary names first.
 const TRIES: usize = 100;
 
 impl NewFile {
@@ -48,10 +48,10 @@ impl NewFile {
     /// Begins the new content of a file in a directory.
     ///
     /// # Errors
-    /// `EISDIR` when the name is a directory's; `AlreadyExists` when every temporary name is taken. Errors of open(2)
-    /// and flock(2).
+    /// `EISDIR` when the name is that of a directory; `AlreadyExists` when every temporary name is taken. Errors of
+    /// open(2) and flock(2).
     pub fn create_in(dir: &Dir, name: &OsStr) -> io::Result<NewFile> {
-        // The rename would find it too late: related files may have been replaced by then.
+        // The rename would notice this too late: related files may have been replaced by then.
         if dir.kind(name).is_ok_and(|kind| kind == SFlag::S_IFDIR) {
             return Err(Errno::EISDIR.into());
         }
@@ -65,11 +65,11 @@ impl NewFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Begins the new content of a file after waiting, at most for `wait`, until no other process has begun.
+    /// Waits until no other process is writing the file, at most for `wait`, and begins the new content.
     ///
-    /// Processes that all begin by this function read, change and write the file one after the other. The temporary
-    /// file has mode 0600 until it is committed, so that no other user can hold its lock. A file that did not exist
-    /// gets mode 0644.
+    /// If all processes use this function, they read, change and write the file one after the other. The temporary file
+    /// has mode 0600 until it is committed, so that no other user can hold its lock. A file that did not exist gets
+    /// mode 0644.
     ///
     /// # Errors
     /// Errors of [`Dir::of`], open(2) and flock(2); `TimedOut` when another process holds the lock for longer than
@@ -123,7 +123,7 @@ impl NewFile {
         if let Some(old) = &self.old {
             let new = self.file.metadata()?;
             if (old.st_uid, old.st_gid) != (new.uid(), new.gid()) {
-                // Only root may give files away: a file of another user becomes the writer's.
+                // Only root may give files away. In other processes, a file of another user becomes the writer's.
                 match fchown(&*self.file, Some(old.st_uid), Some(old.st_gid)) {
                     Err(e) if e.kind() != io::ErrorKind::PermissionDenied => return Err(e),
                     _ => {}
@@ -153,7 +153,7 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.committed {
-            // The caller knows already why the file was not committed.
+            // The caller already knows why the file was not committed.
             let _ = self.dir.remove(&self.temporary);
         }
     }
@@ -171,7 +171,7 @@ fn take(dir: &Dir, name: &OsStr, mode: u32) -> io::Result<Option<Flock<File>>> {
     for _ in 0..TRIES {
         match dir.new_file(name, mode) {
             Ok(file) => {
-                // Until the file is locked, another process may take it for a left one and remove it.
+                // Until the file is locked, another process may consider it a leftover and remove it.
                 let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
                 if is_at(dir, name, &file) {
                     return Ok(Some(file));

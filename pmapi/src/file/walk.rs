@@ -1,6 +1,7 @@
 //! Opening the directories of a path one by one.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,10 +12,13 @@ use nix::fcntl::{self, AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{Uid, geteuid};
 
-/// Symbolic links in a path, as many as the kernel follows.
+#[cfg(target_os = "linux")]
+use crate::secure::has_all_calls;
+
+/// Number of symbolic links in a path at which the kernel gives up.
 const LINKS: usize = 40;
 
-/// Returns whether the process follows symbolic links and writes to FIFOs of a user: root trusts only root.
+/// Returns whether the process follows symbolic links and writes to FIFOs that belong to a user. Root trusts only root.
 pub fn is_trusted(owner: u32) -> bool {
     owner == 0 || !geteuid().is_root()
 }
@@ -27,20 +31,47 @@ pub(super) fn kind(stat: &FileStat) -> SFlag {
 /// Opens a directory for reading and syncing, or with `O_PATH` if the process may only search it. `create` makes
 /// missing directories.
 pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
-    open_checked(path, create, trusts, |_, _| Ok(()))
+    open_checked(path, create, trusts, |_, _, _| Ok(()))
+}
+
+/// Opens a directory for reading with one system call instead of three for each name, if that does no harm: the process
+/// is not root's, or no symbolic link is on the way. Returns `None` otherwise and for any error, whose reason [`open`]
+/// finds.
+pub(super) fn open_directly(path: &Path) -> Option<OwnedFd> {
+    if geteuid().is_root() { open_without_links(path, READ, 0) } else { fcntl::open(path, READ, Mode::empty()).ok() }
+}
+
+/// Creates a file for reading and writing with one system call. Returns `None` for an error and if a symbolic link is on
+/// the way.
+pub(super) fn create_directly(path: &Path, mode: u32) -> Option<File> {
+    open_without_links(path, NEW, mode).map(File::from)
+}
+
+/// Opens a path without following any symbolic link. Returns `None` for any error.
+#[cfg(target_os = "linux")]
+fn open_without_links(path: &Path, flags: OFlag, mode: u32) -> Option<OwnedFd> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let flags = OFlags::from_bits_retain(flags.bits() as u32);
+    let open = || openat2(CWD, path, flags, Mode::from_bits_retain(mode), ResolveFlags::NO_SYMLINKS).ok();
+    has_all_calls().then(open)?
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_without_links(_: &Path, _: OFlag, _: u32) -> Option<OwnedFd> {
+    None
 }
 
 /// Opens a directory as [`open`] does. Calls `check` for the directory where the path begins, each one on the way, and
-/// the last one, with its name and status. Its error ends the walk.
+/// the last one, with its name, status and descriptor (`O_PATH`). Its error ends the walk.
 pub(super) fn open_checked(
     path: &Path,
     create: bool,
     trusts: impl Fn(u32) -> bool,
-    check: impl Fn(&OsStr, &FileStat) -> io::Result<()>,
+    check: impl Fn(&OsStr, &FileStat, &OwnedFd) -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
     let begin = |start: &str| {
         let opened = fcntl::open(start, PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
-        check(OsStr::new(start), &fstat(&opened)?)?;
+        check(OsStr::new(start), &fstat(&opened)?, &opened)?;
         io::Result::Ok(opened)
     };
     let mut at = begin(if path.is_absolute() { "/" } else { "." })?;
@@ -60,7 +91,7 @@ pub(super) fn open_checked(
         let stat = fstat(&next)?;
         match kind(&stat) {
             SFlag::S_IFDIR => {
-                check(&name, &stat)?;
+                check(&name, &stat, &next)?;
                 at = next;
             }
             SFlag::S_IFLNK => {
@@ -77,13 +108,21 @@ pub(super) fn open_checked(
             _ => return Err(Errno::ENOTDIR.into()),
         }
     }
-    match fcntl::openat(&at, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) {
+    match fcntl::openat(&at, ".", READ, Mode::empty()) {
         Err(Errno::EACCES) => Ok(at),
         opened => Ok(opened?),
     }
 }
 
+/// Flags of a new file.
+pub(super) const NEW: OFlag = OFlag::O_RDWR
+    .union(OFlag::O_CREAT)
+    .union(OFlag::O_EXCL)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NOCTTY)
+    .union(OFlag::O_CLOEXEC);
 const PLACE: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
+const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// Returns the names of a path, the last one first.
 fn names(path: &Path) -> Vec<OsString> {
@@ -136,6 +175,35 @@ mod tests {
         assert_eq!(looped.raw_os_error(), Some(Errno::ELOOP as i32));
         fs::write(dir.path().join("file"), "").unwrap();
         assert_eq!(open(&dir.path().join("file"), true, |_| true).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn the_direct_way_has_no_link_for_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap().join("place");
+        fs::create_dir(&place).unwrap();
+        assert_eq!(inode(&open_directly(&place).unwrap()), fs::metadata(&place).unwrap().ino());
+        let link = place.with_file_name("link");
+        symlink(&place, &link).unwrap();
+        fs::create_dir(place.join("below")).unwrap();
+        for path in [link.join("below"), link] {
+            assert_eq!(open_directly(&path).is_some(), !geteuid().is_root(), "{}", path.display());
+            assert!(open(&path, false, |_| true).is_ok());
+        }
+        assert!(open_directly(&place.join("none")).is_none());
+    }
+
+    #[test]
+    fn a_file_is_created_directly_without_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap();
+        symlink(&place, place.join("link")).unwrap();
+        symlink("nowhere", place.join("dangling")).unwrap();
+        assert!(create_directly(&place.join("file"), 0o600).is_some());
+        for name in ["file", "link/other", "dangling", "none/file"] {
+            assert!(create_directly(&place.join(name), 0o600).is_none(), "{name}");
+        }
+        assert!(!place.join("other").exists() && !place.join("nowhere").exists());
     }
 
     #[test]

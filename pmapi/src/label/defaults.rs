@@ -1,4 +1,4 @@
-//! Labels that PCP gives to agents, and administrators to hosts.
+//! Default labels of agents and of hosts, set by PCP and by administrators.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl LabelSet {
         for name in names.iter().filter(|n| !n.as_encoded_bytes().starts_with(b".")) {
             let Ok(text) = fs::read_to_string(dir.join(name)) else { continue };
             if let Ok(labels) = Self::parse_flagged(&text, flags) {
-                // A set that has become too large keeps the labels that it has.
+                // A set that would become too large keeps its labels.
                 let _ = self.merge(&labels);
             }
         }

@@ -2,6 +2,8 @@
 
 use bitflags::bitflags;
 
+use crate::{Desc, Item, PmId};
+
 /// Level of a label set: the kind of object that its labels describe.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
@@ -26,6 +28,28 @@ impl LabelLevel {
         use LabelLevel::*;
         [Context, Domain, InDom, Cluster, Item, Instances]
     };
+
+    /// Identifier of the labels of the host or archive, in requests and records of labels.
+    pub const CONTEXT_IDENT: u32 = u32::MAX;
+
+    /// Returns the identifier of the labels of a metric's cluster: the PMID of the cluster's item 0.
+    pub fn cluster_ident(pmid: PmId) -> u32 {
+        PmId::new(pmid.domain(), Item::new(pmid.item().cluster(), 0)).word()
+    }
+
+    /// Returns the levels of the labels of a metric with their identifiers, from the most general one
+    /// (pmLookupLabels(3)): host, agent, instance domain, cluster and metric.
+    pub fn of_metric(desc: &Desc) -> impl Iterator<Item = (LabelLevel, u32)> + use<> {
+        let pmid = desc.pmid;
+        let levels = [
+            Some((LabelLevel::Context, LabelLevel::CONTEXT_IDENT)),
+            Some((LabelLevel::Domain, pmid.domain().get().into())),
+            desc.indom.map(|indom| (LabelLevel::InDom, indom.word())),
+            Some((LabelLevel::Cluster, LabelLevel::cluster_ident(pmid))),
+            Some((LabelLevel::Item, pmid.word())),
+        ];
+        levels.into_iter().flatten()
+    }
 
     /// Returns the code of the wire encoding.
     pub const fn code(self) -> u32 {

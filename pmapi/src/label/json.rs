@@ -2,6 +2,8 @@
 
 use serde::de::IgnoredAny;
 
+use crate::escape::escaped_json;
+
 use super::{Entry, LabelError, LabelFlags, LabelSet, MAX_JSON, MAX_LABELS, MAX_NAME, RawLabel};
 
 pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelError> {
@@ -29,14 +31,14 @@ pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelErro
     Ok(LabelSet { json: out, index })
 }
 
-/// Serializes labels, or takes a string as their JSON text. Flattens nested objects, since the wire encoding has only
-/// the last component of their names.
+/// Serializes labels. A string is interpreted as their JSON text. Flattens nested objects, because the wire encoding
+/// has only the last component of their names. Escapes characters that act on a terminal.
 pub(super) fn from(labels: impl serde::Serialize, flags: LabelFlags) -> Result<LabelSet, LabelError> {
     let mut text = serde_json::to_string(&labels)?;
     if text.starts_with('"') {
         text = serde_json::from_str(&text)?;
     }
-    let set = parse(&text, flags)?;
+    let set = parse(&escaped_json(&text), flags)?;
     if set.index.iter().any(|entry| entry.path.is_some()) { LabelSet::new().merged(&set) } else { Ok(set) }
 }
 
@@ -118,7 +120,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Copies a value without recording labels: objects inside of arrays are no labels.
+    /// Copies a value without recording labels, because objects inside of arrays are not labels.
     fn value(&mut self) {
         let mut depth = 0_usize;
         loop {
@@ -134,7 +136,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the first byte of the next token; `}` at the end, so that every loop ends with the text.
+    /// Returns the first byte of the next token. At the end it returns `}`, so that every loop terminates.
     fn peek(&mut self) -> u8 {
         self.rest = self.rest.trim_start();
         self.rest.bytes().next().unwrap_or(b'}')

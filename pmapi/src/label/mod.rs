@@ -17,6 +17,7 @@ mod json;
 use std::fmt;
 
 use crate::Error;
+use crate::escape::escaped_json;
 pub use flags::{LabelFlags, LabelLevel};
 
 const MAX_LABELS: usize = LabelSet::MAX_LABELS;
@@ -51,7 +52,7 @@ pub struct RawLabel {
     pub name_len: u8,
     /// Level, and whether compound or optional.
     pub flags: LabelFlags,
-    /// Offset of the value in bytes; for a string, of its first quote.
+    /// Offset of the value in bytes. For a string, of its first quote.
     pub value: u16,
     /// Length of the value in bytes; for a string, with both quotes.
     pub value_len: u16,
@@ -63,13 +64,13 @@ pub struct RawLabel {
 pub struct Label<'a> {
     /// Full name, with dots in a compound name.
     pub name: &'a str,
-    /// Value in JSON; a string has its quotes.
+    /// Value in JSON, including the quotes of a string.
     pub value: &'a str,
     /// Level, and whether compound or optional.
     pub flags: LabelFlags,
 }
 
-/// Error in labels.
+/// Reason why labels are invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabelError {
@@ -79,7 +80,7 @@ pub enum LabelError {
     /// JSON that is not an object.
     #[error("label text is not a JSON object")]
     NotAnObject,
-    /// Name with other characters than letters, digits and underscores, or without a letter at its start.
+    /// Name with a character other than letters, digits and underscores, or without a letter at its start.
     #[error("label name {0:?} is not a letter followed by letters, digits and underscores")]
     Name(String),
     /// Name longer than 254 bytes.
@@ -140,8 +141,8 @@ impl LabelSet {
         json::parse(json, flags)
     }
 
-    /// Creates a set from its JSON text and index, which must match. Compound labels keep the name that the index
-    /// shows.
+    /// Creates a set from its JSON text and index, which must match. Compound labels keep the name to which the index
+    /// points.
     ///
     /// # Errors
     /// [`LabelError::Index`] when the index points outside of the text.
@@ -164,14 +165,14 @@ impl LabelSet {
         json::from(labels, LabelFlags::empty())
     }
 
-    /// Creates a set of one label. Unlike that of [`LabelSet::of`], its text has nested objects as they are, which is the
-    /// form that agents accept from files.
+    /// Creates a set of one label. Unlike [`LabelSet::of`], this keeps nested objects in the text, which is the form
+    /// that agents accept from files.
     ///
     /// # Errors
     /// [`LabelError::Name`] or [`LabelError::NameTooLong`] for an invalid name; errors of [`LabelSet::parse`].
     pub fn one(name: &str, value: impl serde::Serialize) -> Result<LabelSet, LabelError> {
         json::check_name(name, false)?;
-        Self::parse(&format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?))
+        Self::parse(&escaped_json(&format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?)))
     }
 
     /// Adds labels, in a form that [`LabelSet::of`] accepts (pmdaAddLabels(3)). They replace labels of the same name.
@@ -205,7 +206,7 @@ impl LabelSet {
     ///
     /// # Errors
     /// [`LabelError::TooMany`], [`LabelError::TooLong`] or [`LabelError::NameTooLong`] when the result is over the
-    /// limits. The set is unchanged then.
+    /// limits. After an error, the set is unchanged.
     pub fn merge(&mut self, other: &LabelSet) -> Result<(), LabelError> {
         if self.is_empty() {
             *self = other.clone();
@@ -213,6 +214,19 @@ impl LabelSet {
             *self = self.merged(other)?;
         }
         Ok(())
+    }
+
+    /// Merges sets into one, in which labels of a later set replace those of the same name (pmMergeLabelSets(3)). Sets
+    /// of levels are in the order of [`LabelLevel::ALL`].
+    ///
+    /// # Errors
+    /// Errors of [`LabelSet::merge`].
+    pub fn merge_all<'s>(sets: impl IntoIterator<Item = &'s LabelSet>) -> Result<LabelSet, LabelError> {
+        let mut merged = LabelSet::new();
+        for set in sets {
+            merged.merge(set)?;
+        }
+        Ok(merged)
     }
 
     fn merged(&self, other: &LabelSet) -> Result<LabelSet, LabelError> {
@@ -282,7 +296,7 @@ impl LabelSet {
         self.index.iter().map(|e| e.raw)
     }
 
-    /// Returns the value of a label in JSON; a string has its quotes.
+    /// Returns the value of a label in JSON, including the quotes of a string.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.labels().find(|l| l.name == name).map(|l| l.value)
     }

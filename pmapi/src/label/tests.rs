@@ -132,3 +132,37 @@ fn flags() {
     assert_eq!(format!("{flags:?}"), "LabelFlags(ITEM | OPTIONAL)");
     assert_eq!(LabelLevel::from_code(3), None);
 }
+
+#[test]
+fn levels_of_a_metric() {
+    use crate::{Desc, Domain, InDom, Item, PmId, Semantics, Serial, Type, Units};
+    let domain = Domain::new(3).unwrap();
+    let pmid = PmId::new(domain, Item::new(4, 5));
+    let mut desc = Desc { pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units: Units::NONE };
+    let cluster = PmId::new(domain, Item::new(4, 0)).word();
+    let levels =
+        |desc: &Desc| LabelLevel::of_metric(desc).map(|(level, ident)| (level.code(), ident)).collect::<Vec<_>>();
+    assert_eq!(levels(&desc), [(1, u32::MAX), (2, 3), (8, cluster), (16, pmid.word())]);
+    let indom = InDom::new(domain, Serial::new(7));
+    desc.indom = Some(indom);
+    assert_eq!(levels(&desc)[2], (4, indom.word()));
+    let sets = [r#"{"a":1,"b":2}"#, "{}", r#"{"b":3,"c":4}"#].map(parsed);
+    assert_eq!(LabelSet::merge_all(&sets).unwrap().json(), r#"{"a":1,"b":3,"c":4}"#);
+    assert!(LabelSet::merge_all([]).unwrap().is_empty());
+}
+
+/// PCP's tools print labels as they are, and other users may choose their values.
+#[test]
+fn values_steer_no_terminal() {
+    let text = "\x1b[2J\u{9b}\u{202e}é\u{e0041}";
+    let expected = r#"{"a":"\u001b[2J\u009b\u202eé\udb40\udc41"}"#;
+    let mut set = LabelSet::one("a", text).unwrap();
+    assert_eq!(set.json(), expected);
+    set.insert("a", text).unwrap();
+    assert_eq!(set.json(), expected);
+    set = LabelSet::new();
+    set.add(serde_json::json!({ "a": text })).unwrap();
+    assert_eq!(set.json(), expected);
+    set.add(format!("{{\"a\":\"{}\"}}", &text[4..])).unwrap();
+    assert_eq!(set.json(), r#"{"a":"\u009b\u202eé\udb40\udc41"}"#);
+}

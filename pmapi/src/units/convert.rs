@@ -6,12 +6,12 @@ use crate::{Atom, Error};
 impl Units {
     /// Converts a value from these units to other units of the same dimension (pmConvScale(3)).
     ///
-    /// Units without a dimension count as [`Units::COUNT`]. As in libpcp, one half is added to an integer before its
-    /// fraction is cut off: 1.5 becomes 2, and -1.6 becomes -1. A result that does not fit its type wraps around.
+    /// Units without a dimension are treated as [`Units::COUNT`]. As in libpcp, one half is added to an integer before
+    /// its fraction is cut off: 1.5 becomes 2, and -1.6 becomes -1. A result that does not fit its type wraps around.
     ///
     /// # Errors
-    /// `PM_ERR_CONV` when the dimensions differ or the value is not a number. `PM_ERR_UNIT` for a scale without
-    /// meaning; zettabytes and yottabytes have none here. `PM_ERR_TRUNC` for a result that does not fit its type, if
+    /// `PM_ERR_CONV` when the dimensions differ or the value is not a number. `PM_ERR_UNIT` for a meaningless scale;
+    /// zettabytes and yottabytes cannot be converted either. `PM_ERR_TRUNC` for a result that does not fit its type, if
     /// the factor overflows to a division by 0, which kills libpcp. Between extra units, such as temperatures,
     /// `PM_ERR_TRUNC` for a result that does not fit and `PM_ERR_SIGN` for a negative one of an unsigned type.
     pub fn convert<'a>(self, to: Units, value: Atom<'_>) -> Result<Atom<'a>, Error> {
@@ -80,7 +80,7 @@ impl Ratio {
         if from.dim_count() != 0 {
             ratio.scale(from.dim_count(), count(from), count(to));
         } else if from.dim_space() == 0 && from.dim_time() == 0 {
-            // Extra units alone: the scale of count applies without its dimension.
+            // For extra units alone, the scale of count applies even without its dimension.
             ratio.scale(1, count(from), count(to));
         }
         Ok(ratio)
@@ -157,7 +157,7 @@ fn finite<T: Into<f64> + Copy>(input: f64, output: T) -> Result<T, Error> {
     if input.is_finite() && !output.into().is_finite() { Err(Error::TRUNC) } else { Ok(output) }
 }
 
-/// Scale as factors of its dimension's canonical unit; one of the two is 1.
+/// Scale, as a factor and a divisor from its dimension's canonical unit. One of the two is 1.
 struct Scale {
     up: [u32; 3],
     down: [u32; 3],

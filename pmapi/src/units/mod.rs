@@ -124,7 +124,7 @@ impl Units {
     }
 
     /// Creates units from six numbers, in the order of C's `PMDA_PMUNITS`; `None` when one does not fit its field of
-    /// four bits. As in C, scales without meaning are accepted.
+    /// four bits. As in C, meaningless scales are accepted.
     pub const fn from_dims(
         dim_space: i8,
         dim_time: i8,
@@ -153,7 +153,7 @@ impl Units {
     /// Divides these units by others: `Units::COUNT.per(Units::SECONDS)`.
     ///
     /// # Panics
-    /// Panics when both have a dimension at different scales, since kilobytes per byte is a factor and no unit. Panics
+    /// Panics when both have a dimension at different scales, since kilobytes per byte is a factor, not a unit. Panics
     /// when both have different extra units, or when a dimension is not in -8 to 7. In a `const` the compilation fails.
     pub const fn per(self, divisor: Units) -> Units {
         self.combine(divisor, -1)
@@ -199,7 +199,7 @@ impl Units {
         self.0
     }
 
-    /// Creates the units with this word; every word has units.
+    /// Creates the units with this word. Every word is valid.
     pub const fn from_word(word: u32) -> Units {
         Units(word)
     }

@@ -7,8 +7,8 @@ use super::{ExtraUnit, Field, SpaceScale, TimeScale, Units};
 use crate::Error;
 use crate::cnum::{self, is_space};
 
-/// Error in a text of units. `Display` gives libpcp's messages. The last three have none in libpcp, which loops, aborts
-/// or leaves the factor to its caller.
+/// Error in a text of units. `Display` gives libpcp's messages. libpcp has no messages for the last three errors: it
+/// loops, aborts, or returns the factor to its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseUnitsError {
@@ -33,10 +33,10 @@ pub enum ParseUnitsError {
     /// Extra units on both sides of the slash.
     #[error("extra units cannot appear in both dividend and divisor")]
     ExtraUnitsOnBothSides,
-    /// Scale of time without meaning that has to be converted.
+    /// Meaningless scale of time that has to be converted.
     #[error("time scale out of bounds")]
     TimeScale,
-    /// Factor in a text that is parsed as [`Units`] alone.
+    /// Factor in a text that is parsed as [`Units`], without a factor.
     #[error("a factor is not allowed here")]
     Factor,
 }
@@ -115,7 +115,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Consumes a unit and its exponent; a unit of a dimension that this side already has is not recognized.
+    /// Consumes a unit and its exponent. Does not recognize a unit if this side already has its dimension.
     fn unit<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         let (dim, scale, rest) = if let Some((scale, rest)) = free(&self.time).and_then(|()| take_time(text)) {
             (&mut self.time, scale, rest)
@@ -181,10 +181,10 @@ fn quotient(dividend: &Side, divisor: &Side) -> Result<(Units, f64), ParseUnitsE
             return Err(error);
         }
     }
-    let bytes = |scale: i32| Some(2_f64.powi(10 * scale));
-    let events = |scale: i32| POWERS_OF_TEN.get(usize::try_from(scale + 8).ok()?).copied();
-    combine(&dividend.space, &divisor.space, (DIM_SPACE, SCALE_SPACE), 0, &bytes);
-    combine(&dividend.count, &divisor.count, (DIM_COUNT, SCALE_COUNT), 0, &events);
+    combine(&dividend.space, &divisor.space, (DIM_SPACE, SCALE_SPACE), 0, &|scale| Some(2_f64.powi(10 * scale)));
+    combine(&dividend.count, &divisor.count, (DIM_COUNT, SCALE_COUNT), 0, &|scale| {
+        POWERS_OF_TEN.get(usize::try_from(scale + 8).ok()?).copied()
+    });
     let seconds = (DIM_TIME, SCALE_TIME);
     combine(&dividend.time, &divisor.time, seconds, TimeScale::Sec as i32, &time_weight)
         .ok_or(ParseUnitsError::TimeScale)?;
@@ -301,7 +301,7 @@ fn take_count(text: &str) -> Option<(i32, &str)> {
         .or_else(|| Some((0, take_any(text, &["counts", "count"])?)))
 }
 
-/// Consumes an extra unit, such as `temperature (C)`, which need not be followed by white space.
+/// Consumes an extra unit, such as `temperature (C)`, after which no white space is needed.
 fn take_extra(text: &str) -> Option<(ExtraUnit, &str)> {
     ExtraUnit::ALL.into_iter().find_map(|unit| {
         let rest = take_prefix(text, unit.quantity().name())?.strip_prefix(" (")?;

@@ -1,6 +1,6 @@
 //! Instance caches compared with pmdaCache(3) in one run: `cargo bench -p pcp-pmda --bench cache`.
 //!
-//! The rounds of both alternate on one CPU. The best time of each operation counts.
+//! The rounds of both alternate on one CPU. The result is the best time of each operation.
 
 #![allow(clippy::expect_used)]
 
@@ -124,7 +124,7 @@ fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
     let mut loaded = Cache::<()>::new(indom(5));
     time("load", INSTANCES, &mut || loaded = Cache::open(indom(5), &config));
     assert_eq!(loaded.len(), INSTANCES);
-    // Later rounds reuse memory that earlier rounds have freed.
+    // Later rounds reuse memory freed by earlier rounds.
     times.entry("bytes an instance".into()).or_insert(bytes);
     order.push("bytes an instance".into());
     order
@@ -136,7 +136,7 @@ fn resident() -> f64 {
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).map_or(0.0, |pages| pages * 4096.0)
 }
 
-/// Compiles the C peer. The error says why `libpcp_pmda` cannot be used.
+/// Compiles the C peer. The error is the reason why `libpcp_pmda` cannot be used.
 fn compile(home: &Home) -> Result<PathBuf, String> {
     let peer = home.path("peer");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/cache/peer.c");

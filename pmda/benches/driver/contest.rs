@@ -37,7 +37,7 @@ pub(crate) struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// Starts the C agent, labelled `C`, if there is one, and ours, labelled `Rust`.
+    /// Starts the C agent, if there is one, with the label `C`, and ours with the label `Rust`.
     pub(crate) fn new(home: &'a Home, c: Option<Program>, ours: Program, first: Vec<u8>) -> Contest<'a> {
         let programs: Vec<Program> = c.into_iter().chain([ours]).collect();
         let agents = programs.iter().map(Program::start).collect();
@@ -125,7 +125,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// Measures the agents and the floor, which is the last of the agents and stopped afterwards.
+    /// Measures the agents and the floor, which is the last of the agents. The floor is stopped afterwards.
     fn measure(&mut self, title: &str, requests: &[Vec<u8>], shape: Shape, goal: Option<Goal>) {
         let first = requests.first().expect("a request");
         let agents = self.programs.len();

@@ -1,9 +1,9 @@
 //! Drives agents over pipes as pmcd does, and compares them in one run.
 //!
 //! All agents and the driver share one CPU: across cores the wake-up of a process takes longer than the agent's work.
-//! Blocks of requests go to the agents forwards and backwards (A B C, C B A), so that a machine that slows down
-//! meanwhile is slower for all of them. The floor is a process that answers each request with a recorded reply of our
-//! agent: one read, one write, nothing in between.
+//! Blocks of requests go to the agents forwards and backwards (A B C, C B A), so that a machine that slows down in
+//! between affects all of them. The floor is a process that answers each request with a recorded reply of our agent, by
+//! one read and one write.
 
 // Each bench uses a part of this module.
 #![allow(dead_code, unused_imports, clippy::expect_used, clippy::panic)]

@@ -114,7 +114,7 @@ fn compare() {
     show("remove all below a name", METRICS / 2, start);
 }
 
-/// Compiles and runs the C peer, and returns its output. The error says why `libpcp_pmda` cannot be used.
+/// Compiles and runs the C peer, and returns its output. The error is the reason why `libpcp_pmda` cannot be used.
 fn peer(home: &Home) -> std::result::Result<String, String> {
     let peer: PathBuf = home.path("peer");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/dynamic/peer.c");

@@ -14,10 +14,10 @@ use std::io::{self, Read};
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use pmapi::{Config, Domain, Error};
 use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::{FROM_AGENT, Frames, Header, Pdu, PduType};
+use pmapi::{Config, Domain, Error};
 use pmda::{Engine, Session, SessionError};
 use zoo::Zoo;
 
@@ -95,7 +95,7 @@ fn check(output: &[u8]) -> usize {
             match Pdu::decode(header, bytes).unwrap() {
                 Pdu::Creds(_) if pdus == 0 => {}
                 Pdu::Error(e) if pdus > 0 => {
-                    // pmcd takes these errors for a broken connection.
+                    // pmcd interprets these errors as a broken connection.
                     let broken = e.status() == Err(Error::TIMEOUT);
                     assert!(!broken && header.from == FROM_AGENT, "{e:?}");
                 }

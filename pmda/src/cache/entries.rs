@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
-    /// Key that the number was made from (pmdaCacheStoreKey(3)); empty without one.
+    /// Key from which the number was made (pmdaCacheStoreKey(3)). Empty if there is none.
     pub(super) key: &'a [u8],
     /// Seconds since the epoch when the instance was last seen; 0 until the file is written.
     pub(super) stamp: u32,
@@ -12,14 +12,14 @@ pub(super) struct Entry<'a> {
 
 /// Entries by their index.
 ///
-/// All names share one allocation, and all keys another one. An allocation for each would take twice the memory of its
+/// All names share one allocation, and all keys another one. Single allocations would take twice the memory of their
 /// content.
 #[derive(Default, Debug)]
 pub(super) struct Entries {
     records: Vec<Record>,
     names: String,
     keys: Vec<u8>,
-    /// Bytes of names and keys that no record refers to any more.
+    /// Number of bytes of names and keys to which no record refers any more.
     unused: usize,
 }
 

@@ -7,16 +7,16 @@ use thiserror::Error;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// An empty name, one that begins with a space, or one with a newline or NUL. The file cannot hold it.
+    /// A name that is empty, begins with a space, or contains a newline or NUL. The file cannot contain it.
     #[error("instance domain {0}: {1:?} cannot be the name of an instance")]
     Name(InDom, String),
     /// Another instance has the same name up to the first space.
     #[error("instance domain {0}: {1:?} has the same name up to the first space as {2:?}")]
     Clash(InDom, String, String),
     /// The instance has another key, or another instance has the key.
-    #[error("instance domain {0}: {1:?} has another key, or the key of {2:?}")]
+    #[error("instance domain {0}: {1:?} has another key, or its key is that of {2:?}")]
     Key(InDom, String, String),
-    /// All numbers are in use, or all that the key leads to.
+    /// All numbers are in use, or all numbers for the key.
     #[error("instance domain {0}: too many instances")]
     Full(InDom),
     /// A number that is in use is larger than the new maximum.

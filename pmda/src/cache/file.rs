@@ -37,8 +37,8 @@ pub enum CacheFileError {
     },
 }
 
-/// Reads the file. A symbolic link is not followed: root would read, and save for all to see, what a user of the
-/// directory chose.
+/// Reads the file. Does not follow a symbolic link: a user of the directory could make root read any file, and save a
+/// copy for all to see.
 ///
 /// # Errors
 /// Errors of open(2) and read(2); `ELOOP` for a symbolic link, `FileTooLarge` beyond [`LONGEST`].
@@ -113,7 +113,7 @@ impl Line<'_> {
         if name.contains('\0') {
             return Err("name with a NUL");
         }
-        // A time beyond 32 bits is invalid. It is taken as the latest time that fits.
+        // A time beyond 32 bits is invalid. It is replaced by the latest time that fits.
         Ok(Line { number, name, key, stamp: u32::try_from(stamp).unwrap_or(u32::MAX) })
     }
 
@@ -145,21 +145,24 @@ fn number(text: &str) -> Option<(u64, &str)> {
 
 fn unhex(digits: &str) -> Option<Vec<u8>> {
     let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    digits.as_bytes().chunks(2).map(byte).collect()
+    digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair: &[u8]| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Longest file that is read, in bytes.
 pub(super) const LONGEST: u64 = 1 << 28;
 
-/// Most damaged files that are kept of a cache.
+/// Largest number of damaged files that are kept for one cache.
 const MOST_ASIDE: usize = 8;
 
 /// Keeps a damaged file under another name, `FILE.damaged`, `FILE.damaged.2` and so on up to eight, before a new file
-/// takes its place. Earlier damaged files stay, but the eighth is replaced.
+/// takes its place. If all eight exist, the eighth is replaced.
 pub(super) fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     let (dir, name) = Dir::of(path)?;
     let aside = |n: usize| {

@@ -20,7 +20,7 @@ impl<T> Cache<T> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             read => read.map_err(|source| CacheFileError::Io { path: path.clone(), source })?,
         };
-        // An empty file is what Install leaves for the agent.
+        // Install creates an empty file for the agent.
         let mut wrong = None;
         let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|b| *b == b'\n');
         for (line, text) in (1..).zip(lines).filter(|_| !bytes.is_empty()) {
@@ -33,7 +33,7 @@ impl<T> Cache<T> {
                 self.damaged = true;
                 wrong.get_or_insert_with(|| CacheFileError::Damaged { path: path.clone(), line, reason });
                 if line == 1 {
-                    // Without a valid head the format of the other lines is unknown.
+                    // The format of the other lines depends on a valid head.
                     break;
                 }
             }
@@ -41,7 +41,7 @@ impl<T> Cache<T> {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// Adds an instance of the file. As in C, the first of two entries with one number or name stays.
+    /// Adds an instance of the file. As in C, of two entries with the same number or name the first is kept.
     fn load_line(&mut self, line: &Line<'_>) {
         let Line { number, name, .. } = *line;
         let present = self.table.place(number).or(self.table.named(name));
@@ -50,7 +50,10 @@ impl<T> Cache<T> {
             Some(other) if other.inst.word() == number && other.name == name => {}
             Some(other) => {
                 let CacheInstance { inst, name: first, .. } = other;
-                tracing::warn!("instance cache {}: ignoring {number} {name:?}, after {inst} {first:?}", self.indom);
+                tracing::warn!(
+                    "instance cache {}: ignoring instance {number} {name:?}: the earlier line {inst} {first:?} has its number or name",
+                    self.indom
+                );
             }
         }
     }
@@ -73,14 +76,14 @@ impl<T> Cache<T> {
     }
 
     /// Writes the file (`PMDA_CACHE_WRITE`); does nothing for a memory-only cache. The file has the old content or the
-    /// new one at any moment, and the new content is on the disk when this returns.
+    /// new one at any time, and the new content is on the disk when this returns.
     ///
     /// # Errors
     /// [`CacheFileError::Io`] when the directory or the file cannot be written.
     pub fn write(&mut self) -> Result<(), CacheFileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
-        // PCP may not have created the last part of `$PCP_VAR_DIR/config/pmda` yet. Without PCP there is nothing to
-        // keep numbers for.
+        // PCP may not have created the last part of `$PCP_VAR_DIR/config/pmda` yet. Without PCP, numbers need not be
+        // kept.
         if let [dir, _, var] = path.ancestors().skip(1).take(3).collect::<Vec<_>>()[..] {
             if !var.exists() {
                 return Ok(());

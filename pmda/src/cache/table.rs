@@ -9,9 +9,9 @@ use super::entries::{Entries, Entry};
 
 /// The entries of a cache, with indexes by number, name and key.
 ///
-/// `values` holds the part of the entries that a fetch reads, in a vector of its own. Its index is sorted by number
-/// while new numbers ascend. Then a walk over all entries is a walk over memory, and a number is often its own index.
-/// Numbers cease to ascend when they are made from keys or used again.
+/// `values` holds the part of the entries that a fetch reads, in a separate vector. Its index is sorted by number while
+/// new numbers ascend. Then all entries are visited in the order of memory, and the index of a number is often the
+/// number itself. Numbers cease to ascend when they are made from keys or are reused.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     values: Vec<Numbered<T>>,
@@ -19,7 +19,7 @@ pub(super) struct Table<T> {
     entries: Entries,
     /// Order of the entries, after numbers have ceased to ascend.
     scattered: Option<Scattered>,
-    /// Index of each name, by the part that identifies it.
+    /// Index of each name, by its identifying part.
     names: HashTable<u32>,
     /// Index of each key.
     keys: HashTable<u32>,
@@ -37,7 +37,7 @@ pub(super) struct Table<T> {
 struct Scattered {
     /// Index of each number.
     places: HashTable<u32>,
-    /// Indexes sorted by number; made at the first walk.
+    /// Indexes sorted by number. Created at the first walk.
     order: OnceLock<Box<[u32]>>,
 }
 
@@ -75,7 +75,7 @@ impl<T> State<T> {
         matches!(self, State::Culled)
     }
 
-    /// Takes the value, and leaves a hidden entry.
+    /// Removes the value, and hides the entry.
     pub(super) fn take(&mut self) -> Option<T> {
         match std::mem::replace(self, State::Hidden(None)) {
             State::Active(value) => Some(value),
@@ -201,8 +201,8 @@ impl<T> Table<T> {
         self.insert_key(at);
     }
 
-    /// Adds an entry, hidden and without a value, and returns its index; `None` when the table is full. Number and name
-    /// must not be in use.
+    /// Adds a hidden entry without a value, and returns its index. Returns `None` when the table is full. Number and
+    /// name must not be in use.
     pub(super) fn insert(&mut self, number: u32, entry: Entry<'_>) -> Option<usize> {
         if self.entries.is_full(entry) {
             return None;
@@ -280,7 +280,7 @@ impl<T> Table<T> {
         value
     }
 
-    /// Frees the memory of culled entries once they are the majority. All indexes are invalid then.
+    /// Frees the memory of culled entries once they are the majority. This makes all indexes invalid.
     pub(super) fn compact(&mut self) {
         if self.culled < 64 || self.culled < self.values.len() / 2 {
             return;

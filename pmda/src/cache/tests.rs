@@ -95,7 +95,7 @@ fn hidden_instances_keep_number_and_value() {
     assert_eq!((cache.get(a), cache.get(b)), (Some(&1), Some(&3)));
     assert_eq!((cache.cull(a), cache.cull(a), cache.active_len(), cache.len()), (Some(1), None, 1, 1));
     assert_eq!(cache.instance(a), None);
-    // A culled number is not used again without `reuse`.
+    // Without `reuse`, a culled number is not used again.
     assert_eq!(cache.store("a", 4), Ok(Inst::new(2)));
     cache.reuse();
     assert_eq!(cache.store("c", 5), Ok(a));
@@ -163,7 +163,7 @@ fn a_link_in_the_place_of_its_file_is_not_followed() {
     for n in 0..300 {
         cache.damaged = n % 10 == 0;
         cache.store(&format!("i{n}"), ()).unwrap();
-        // Another thread may remove the temporary file at any moment, but the file is always complete.
+        // Another thread may remove the temporary file at any time, but the file is always complete.
         let _ = cache.write();
         let _ = cache.load();
     }
@@ -204,7 +204,7 @@ fn a_damaged_file_is_kept_and_the_rest_of_it_used() {
         assert_eq!(cache.len(), size, "{text:?}");
         let again = cache.load().unwrap_err();
         assert!(matches!(again, CacheFileError::Damaged { line: found, .. } if found == line), "{again}, not {line}");
-        // Without changes the file stays as it is.
+        // Without changes, the file is not written.
         cache.save().unwrap();
         assert_eq!(read(&file), text);
         cache.store("a", 1).unwrap();

@@ -41,13 +41,13 @@ pub struct Interface {
     pub instance: Option<Instance>,
     pub text: Option<Text>,
     pub store: Option<Store>,
-    /// From version 4 on.
+    /// Names of metrics, from interface version 4 on.
     pub id: Option<Id>,
     pub name: Option<Name>,
     pub children: Option<Children>,
-    /// From version 6 on.
+    /// Client attributes, from interface version 6 on.
     pub attribute: Option<Attribute>,
-    /// From version 7 on.
+    /// Labels, from interface version 7 on.
     pub label: Option<Label>,
 }
 

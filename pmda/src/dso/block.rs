@@ -54,7 +54,7 @@ impl<'a> Turn<'a> {
 
     fn u64(&mut self) -> Option<()> {
         let bytes: &mut [u8; 8] = self.take(8)?.try_into().ok()?;
-        // Both directions swap the same bytes.
+        // Both directions swap bytes.
         *bytes = u64::from_be_bytes(*bytes).to_ne_bytes();
         Some(())
     }

@@ -39,7 +39,7 @@ pub(super) fn fill<A: Agent>(interface: &mut Interface, ext: *mut Ext) {
 
 /// Returns a string; `None` for null.
 unsafe fn text_of<'a>(at: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: as the caller says, it is a string or null.
+    // SAFETY: by the caller's promise, it is a string or null.
     (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
@@ -48,7 +48,7 @@ fn status(result: Result<c_int>) -> c_int {
 }
 
 unsafe extern "C" fn profile<A: Agent>(profile: *const CProfile, ext: *mut Ext) -> c_int {
-    // SAFETY: pmcd's profile is whole.
+    // SAFETY: pmcd's profile is complete.
     let asked = unsafe {
         call::<A, _>(ext, |state, client| state.ask(|out| encode_profile(out, client, profile), |_, _| Ok(0)))
     };
@@ -57,7 +57,7 @@ unsafe extern "C" fn profile<A: Agent>(profile: *const CProfile, ext: *mut Ext) 
 
 unsafe fn encode_profile(out: &mut Vec<u8>, client: i32, profile: *const CProfile) -> Result {
     let mut w = Writer::new(out, PduType::PROFILE, client);
-    // SAFETY: as the caller says: the lists are as long as their counts.
+    // SAFETY: by the caller's promise, the lists are as long as their counts.
     unsafe {
         if profile.is_null() {
             w.u32(0).u32(0).u32(0).u32(0);
@@ -177,7 +177,7 @@ unsafe extern "C" fn text<A: Agent>(ident: c_int, kind: c_int, buffer: *mut *mut
 }
 
 unsafe extern "C" fn store<A: Agent>(result: *mut CResult, ext: *mut Ext) -> c_int {
-    // SAFETY: the result is whole.
+    // SAFETY: the result is complete.
     let asked = unsafe {
         call::<A, _>(ext, |state, client| {
             let mut writer = std::mem::take(&mut state.values);

@@ -29,10 +29,10 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
         crate::log::subscribe(&program(), Default::default());
         crate::log::panics();
         let name = file_of(init::<A> as *const c_void).as_deref().and_then(name_of);
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's promise.
         match unsafe { host::start::<A>(interface, name) } {
             Ok(ext) => {
-                // SAFETY: as the caller says.
+                // SAFETY: by the caller's promise.
                 calls::fill::<A>(unsafe { &mut *interface }, ext);
                 0
             }
@@ -42,7 +42,7 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
             }
         }
     });
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise.
     unsafe { (*interface).status = status.unwrap_or(Error::GENERIC.code()) }
 }
 
@@ -56,7 +56,7 @@ fn program() -> String {
 fn file_of(function: *const c_void) -> Option<PathBuf> {
     let mut info =
         libc::Dl_info { dli_fname: null_mut(), dli_fbase: null_mut(), dli_sname: null_mut(), dli_saddr: null_mut() };
-    // SAFETY: `info` is written only when the address is in a loaded file, whose name is then there.
+    // SAFETY: `info` is read only when the address is in a loaded file, and then contains the file's name.
     unsafe {
         let found = libc::dladdr(function, &mut info) != 0 && !info.dli_fname.is_null();
         found.then(|| OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes()).into())
@@ -68,12 +68,12 @@ fn file_of(function: *const c_void) -> Option<PathBuf> {
 fn stay_loaded(function: *const c_void) {
     let Some(path) = file_of(function) else { return };
     let Ok(path) = CString::new(path.into_os_string().into_encoded_bytes()) else { return };
-    // SAFETY: the file is loaded already; this only marks it.
+    // SAFETY: the file is already loaded, so this only marks it.
     unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }
 
-/// Returns the name of an agent whose file is `pmda_NAME.so`. A file with an entry point of that name has its own name,
-/// and agents in it may have others: `None`.
+/// Returns the name of an agent whose file is `pmda_NAME.so`. Returns `None` for a file of another name, whose agents
+/// may have any names.
 fn name_of(file: &Path) -> Option<String> {
     let name = file.file_stem()?.to_str()?.strip_prefix("pmda_")?;
     let path = CString::new(file.as_os_str().as_bytes()).ok()?;

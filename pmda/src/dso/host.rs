@@ -23,8 +23,8 @@ use crate::error::Start;
 use crate::options;
 use crate::schema::Identity;
 
-/// An agent, with the structures that the host of the shared object reads. The host has the address of the first field
-/// until the process ends; therefore only the state is dropped.
+/// An agent, with the structures that the host of the shared object reads. The host keeps the address of the first
+/// field until the process ends, so only the state is dropped.
 #[repr(C)]
 struct Host<A> {
     ext: UnsafeCell<Ext>,
@@ -43,11 +43,11 @@ pub(super) struct State<A> {
     pub(super) values: ResultWriter,
     /// The last help text, which the shared object owns.
     text: Vec<u8>,
-    /// The client that disconnected last, until a client with its number sends a request.
+    /// The client that disconnected last. `None` once a client with the same number has sent a request.
     ended: Option<c_int>,
 }
 
-/// An agent that has been created, for calls that do not say which one they mean.
+/// An agent that has been created, for calls that do not identify their agent.
 struct Made {
     ext: *mut Ext,
     thread: u64,
@@ -58,13 +58,13 @@ struct Made {
     end: unsafe fn(*mut Ext),
 }
 
-// SAFETY: an agent need not be `Send`: its host is used only by the thread that made it ([`here`]). That is all that
-// pmcd and libpcp need, which call all agents of a process from one thread.
+// SAFETY: an agent need not be `Send`: its host is used only by the thread that created it ([`here`]). This suffices
+// for pmcd and libpcp, which call all agents of a process from one thread.
 unsafe impl Send for Made {}
 
 static HOSTS: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
-/// The process whose end is that of the agents, but not the processes that it forks.
+/// The process whose end ends the agents. The end of a process that it has forked does not.
 static PROCESS: OnceLock<u32> = OnceLock::new();
 
 /// Returns the number of the current thread, which no other thread ever has. Unlike [`std::thread::current`], this
@@ -75,7 +75,7 @@ fn thread() -> u64 {
     NUMBER.with(|number| *number)
 }
 
-/// Returns what `of` makes of the agents of this thread.
+/// Calls `of` for each agent of this thread, and returns its results.
 fn here<T>(of: impl FnMut(&Made) -> Option<T>) -> Vec<T> {
     let thread = thread();
     hosts().iter().filter(|made| made.thread == thread).filter_map(of).collect()
@@ -93,7 +93,7 @@ extern "C" fn end_all() {
     }
     crate::log::begin_exit();
     for (ext, end) in here(|made| Some((made.ext, made.end))) {
-        // SAFETY: hosts live for ever.
+        // SAFETY: hosts live forever.
         _ = catch_unwind(AssertUnwindSafe(|| unsafe { end(ext) }));
     }
     _ = catch_unwind(crate::log::finish);
@@ -108,25 +108,25 @@ pub(super) fn end_with_process() {
     });
 }
 
-/// Creates the agent of an interface, under a name of its own or under that of its file.
+/// Creates the agent of an interface, under the given name or that of its file.
 ///
 /// # Safety
 /// `interface` must be as for [`init`](super::init).
 pub(super) unsafe fn start<A: Agent>(interface: *mut Interface, name: Option<String>) -> Start<*mut Ext> {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise.
     unsafe { Host::<A>::start(interface, name) }
 }
 
 impl<A: Agent> Host<A> {
     unsafe fn start(interface: *mut Interface, name: Option<String>) -> Start<*mut Ext> {
         let own = Identity::of::<A>()?;
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's promise.
         let domain = u16::try_from(unsafe { (*interface).domain }).ok();
         let domain = domain.and_then(Domain::new).unwrap_or(own.domain);
         // Re-initializing an interface ends the agent that it belonged to.
         let again = Self::at(interface, domain);
         if let Some(ext) = again {
-            // SAFETY: hosts live for ever.
+            // SAFETY: hosts live forever.
             unsafe { Self::end(ext) };
         }
         let identity = Identity { name: name.unwrap_or(own.name), domain };
@@ -142,7 +142,7 @@ impl<A: Agent> Host<A> {
             ended: None,
         };
         let ext = again.unwrap_or_else(|| Self::make(interface, domain));
-        // SAFETY: hosts live for ever.
+        // SAFETY: hosts live forever.
         *unsafe { &(*ext.cast::<Self>()).state }.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
         Ok(ext)
     }
@@ -152,7 +152,7 @@ impl<A: Agent> Host<A> {
     fn at(interface: *mut Interface, domain: Domain) -> Option<*mut Ext> {
         let same = here(|made| {
             let same = made.of == TypeId::of::<A>() && made.domain == domain;
-            // SAFETY: hosts live for ever, and this thread has this one.
+            // SAFETY: hosts are never freed, and this one belongs to this thread.
             (same && unsafe { (made.interface)(made.ext) } == interface).then_some(made.ext)
         });
         same.first().copied()
@@ -166,7 +166,7 @@ impl<A: Agent> Host<A> {
             state: Mutex::new(None),
         }));
         let ext = host.cast::<Ext>();
-        // SAFETY: no other code has the host yet.
+        // SAFETY: no other code uses the host yet.
         unsafe { (*ext).private = (*host).private.get() };
         let of = TypeId::of::<A>();
         let (interface, close, end) = (Self::interface, Self::close, Self::end);
@@ -175,13 +175,13 @@ impl<A: Agent> Host<A> {
     }
 
     unsafe fn interface(ext: *mut Ext) -> *mut Interface {
-        // SAFETY: hosts live for ever.
+        // SAFETY: hosts live forever.
         unsafe { (*(*ext.cast::<Self>()).private.get()).interface }
     }
 
     /// Drops the agent, unless a request is running: the process then ends within that request.
     unsafe fn end(ext: *mut Ext) {
-        // SAFETY: hosts live for ever.
+        // SAFETY: hosts live forever.
         let state = match unsafe { &(*ext.cast::<Self>()).state }.try_lock() {
             Ok(mut state) => state.take(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
@@ -191,10 +191,10 @@ impl<A: Agent> Host<A> {
     }
 
     unsafe fn close(ext: *mut Ext, client: c_int) {
-        // SAFETY: hosts live for ever.
+        // SAFETY: hosts live forever.
         let _ = unsafe {
             locked::<A, ()>(ext, |state, _| match state.ended.replace(client) {
-                // Another agent of this type has reported the end already.
+                // Another agent of this type has already reported the end.
                 Some(before) if before == client => Ok(()),
                 _ => state.ask(|out| encode_error(out, client, Err(Error::NOTCONN)), |_, _| Ok(())),
             })
@@ -202,9 +202,9 @@ impl<A: Agent> Host<A> {
     }
 }
 
-/// Runs a request. Only its result leaves this function, never a panic.
+/// Runs a request. Returns its result. A panic never leaves this function.
 pub(super) unsafe fn call<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) -> Result<T>) -> Result<T> {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise.
     unsafe {
         locked::<A, T>(ext, |state, client| {
             state.ended.take_if(|ended| *ended == client);
@@ -218,13 +218,13 @@ unsafe fn locked<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) 
         return Err(Error::GENERIC);
     }
     catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the address is what `start` has given, hosts live for ever, and their thread does not change.
+        // SAFETY: the address comes from `start`, hosts are never freed, and their thread does not change.
         if unsafe { (&raw const (*ext.cast::<Host<A>>()).thread).read() } != thread() {
             return Err(Error::THREAD);
         }
-        // SAFETY: as above, and this thread has the host.
+        // SAFETY: as above, and the host belongs to this thread.
         let host = unsafe { &*ext.cast::<Host<A>>() };
-        // SAFETY: the caller of the function wrote it, and now waits for us.
+        // SAFETY: the caller of the function wrote it, and waits for this function.
         let client = unsafe { (*host.ext.get()).context };
         let mut state = host.state.lock().unwrap_or_else(PoisonError::into_inner);
         f(state.as_mut().ok_or(Error::NOAGENT)?, client)
@@ -233,7 +233,7 @@ unsafe fn locked<A: Agent, T>(ext: *mut Ext, f: impl FnOnce(&mut State<A>, i32) 
 }
 
 impl<A: Agent> State<A> {
-    /// Makes a PDU, lets the engine answer it, and decodes the answer; `None` for no answer.
+    /// Encodes a PDU, lets the engine answer it, and decodes the answer. Returns `None` if the PDU has no answer.
     pub(super) fn ask<T>(
         &mut self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result,
@@ -275,7 +275,7 @@ pub(super) struct Kept<'a> {
 unsafe extern "C" fn end_context<A: Agent>(client: c_int) {
     let of = TypeId::of::<A>();
     for (ext, close) in here(|made| (made.of == of).then_some((made.ext, made.close))) {
-        // SAFETY: hosts live for ever.
+        // SAFETY: hosts live forever.
         unsafe { close(ext, client) }
     }
 }

@@ -1,4 +1,4 @@
-//! Memory of libc's allocator. pmcd frees what a shared object returns, and the other way round.
+//! Memory of libc's allocator. pmcd frees memory that a shared object returns, and vice versa.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -39,18 +39,18 @@ pub(super) struct Heap<T: Plain> {
 impl<T: Plain> Heap<T> {
     /// Allocates an array of zeros. `-ENOMEM` without memory.
     pub(super) fn zeroed(len: usize) -> Result<Self> {
-        // SAFETY: calloc takes any sizes. An array of none still has its address.
+        // SAFETY: calloc accepts any sizes. Even an empty array has an address.
         let at = unsafe { libc::calloc(len.max(1), size_of::<T>()) };
         let at = NonNull::new(at.cast()).ok_or(Error::from_errno(libc::ENOMEM))?;
         Ok(Heap { at, len })
     }
 
     pub(super) fn as_mut(&mut self) -> &mut [T] {
-        // SAFETY: the array is ours alone, as long as `len`, and zeroed at the least.
+        // SAFETY: the array belongs only to this object, has `len` elements, and has at least been zeroed.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
     }
 
-    /// Passes the array to its receiver, which must free it.
+    /// Passes ownership to the receiver of the array, which must free it.
     pub(super) fn release(self) -> *mut T {
         let at = self.at.as_ptr();
         std::mem::forget(self);
@@ -70,7 +70,7 @@ impl<T: Plain> Drop for Heap<T> {
 /// # Safety
 /// `at` is null, or comes from this allocator and has not been freed.
 pub unsafe fn free<T>(at: *mut T) {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise.
     unsafe { libc::free(at.cast::<c_void>()) }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn string(text: &[u8]) -> Result<*mut c_char> {
     Ok(copy.release().cast())
 }
 
-/// Copies strings into one allocation, behind an array of pointers to them.
+/// Copies strings into one allocation, after an array of pointers to them.
 pub(super) fn strings(list: &[&[u8]]) -> Result<*mut *mut c_char> {
     let head = list.len() * size_of::<*mut c_char>();
     let len = list.iter().map(|text| text.len() + 1).sum::<usize>();
@@ -90,8 +90,8 @@ pub(super) fn strings(list: &[&[u8]]) -> Result<*mut *mut c_char> {
     let start = Heap::<u64>::zeroed(words)?.release();
     let mut at = head;
     for (i, text) in list.iter().enumerate() {
-        // SAFETY: `head` and `len` have room for every pointer and every string with its NUL, which is
-        // there as a zero.
+        // SAFETY: `head` and `len` have room for every pointer and every string. The terminating NUL is already there,
+        // because the array is zeroed.
         unsafe {
             let copy = start.cast::<u8>().add(at);
             start.cast::<*mut u8>().add(i).write(copy);

@@ -1,8 +1,8 @@
 //! An agent as a shared object that pmcd, dbpmda or a local context (`pminfo -L`) loads.
 //!
 //! This module has all unsafe code of the crate. The interface is C's, version 7: pmcd calls functions, and gets
-//! structures that it frees. Each function becomes a PDU for the [`Engine`](crate::Engine), so that an agent behaves
-//! alike in every host.
+//! structures that it frees. Each call becomes a PDU for the [`Engine`](crate::Engine), so an agent behaves in the same
+//! way in every host.
 //!
 //! ```
 //! # use pmda::prelude::*;
@@ -34,10 +34,10 @@ pub mod values;
 pub use abi::Interface;
 pub use entry::init;
 
-/// Exports the entry point of an agent's shared object. Its arguments are the name that `pmcd.conf` has for it, by
-/// custom `NAME_init`, and the type of the agent.
+/// Exports the entry point of an agent's shared object. Its arguments are the name of the entry point in `pmcd.conf`,
+/// by convention `NAME_init`, and the type of the agent.
 ///
-/// The agent need not be `Send`: the thread that calls the entry point has it. Calls of other threads get
+/// The agent need not be `Send`, because it stays in the thread that calls the entry point. Calls of other threads get
 /// `PM_ERR_THREAD`, which libpcp also gives to threads that use shared objects.
 ///
 /// The library needs `crate-type = ["rlib", "cdylib"]`, and a profile without `panic = "abort"`, with which this macro
@@ -57,7 +57,7 @@ macro_rules! dso {
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $init(interface: *mut $crate::dso::Interface) {
-            // SAFETY: as the caller says.
+            // SAFETY: by the caller's promise.
             unsafe { $crate::dso::init::<$agent>(interface) }
         }
     };

@@ -15,8 +15,8 @@ use super::memory::{Heap, free};
 /// Wire encoding of `PM_ID_NULL` and `PM_IN_NULL`.
 const NULL: u32 = u32::MAX;
 
-/// The skeleton of a result: an array that stays with the shared object and is reused. The receiver of the result owns
-/// the value sets and value blocks.
+/// The skeleton of a result: an array that the shared object owns and reuses. The receiver of the result owns the value
+/// sets and value blocks.
 #[derive(Debug, Default)]
 pub struct Skeleton {
     words: Vec<u64>,
@@ -29,7 +29,7 @@ impl Skeleton {
         self.words.clear();
         self.words.resize(head + pdu.len(), 0);
         let result = self.words.as_mut_ptr().cast::<CResult>();
-        // SAFETY: `words` has room for the head and a pointer for each set, all of them null for now.
+        // SAFETY: `words` has room for the head and a pointer for each set. All pointers are null for now.
         unsafe {
             (*result).seconds = pdu.seconds.into();
             (*result).microseconds = pdu.microseconds.into();
@@ -95,11 +95,11 @@ fn block(ty: u8, payload: &[u8]) -> Result<*mut u32> {
 /// `result` is null, or a complete result: with all value sets that it counts, all values that they count, and all
 /// their blocks.
 pub unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Changes> {
-    out.begin();
+    out.begin_like(out.offsets());
     if result.is_null() {
         return Err(Error::BADSTORE);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise.
     unsafe {
         for &set in sets(result) {
             // pmcd would crash on a null set.
@@ -118,7 +118,7 @@ pub unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Cha
 
 unsafe fn push(out: &mut ResultWriter, format: c_int, value: &CValue) -> Result {
     let inst = Inst::from_word(value.inst);
-    // SAFETY: the format says which of the two it is, and a block's head says how long it is.
+    // SAFETY: the format determines which of the two it is, and a block's head contains its length.
     unsafe {
         if format == Format::InSitu.code() as c_int {
             return out.push(inst, Type::U32, Atom::U32(value.value.word));
@@ -129,11 +129,37 @@ unsafe fn push(out: &mut ResultWriter, format: c_int, value: &CValue) -> Result 
         }
         let head = block.read_unaligned();
         let len = ((head & 0xff_ffff) as usize).checked_sub(BLOCK_HEAD).ok_or(Error::IPC)?;
-        let mut payload = slice::from_raw_parts(block.cast::<u8>().add(BLOCK_HEAD), len).to_vec();
-        let ty = Type::from_code((head >> 24) as i32)?;
+        let payload = slice::from_raw_parts(block.cast::<u8>().add(BLOCK_HEAD), len);
+        let (code, ty) = ((head >> 24) as u8, Type::from_code((head >> 24) as i32)?);
+        if let Some(number) = number(ty, payload) {
+            return out.push(inst, ty, number);
+        }
+        match ty {
+            // Bytes after an inner NUL stay, as in libpcp: readers end at the NUL, and a search takes as long as the copy.
+            Type::String => {
+                let text = payload.strip_suffix(&[0]).unwrap_or(payload);
+                return out.push(inst, ty, Atom::String(text));
+            }
+            Type::Aggregate | Type::AggregateStatic => return out.push(inst, ty, Atom::Aggregate(payload)),
+            _ => {}
+        }
+        let mut payload = payload.to_vec();
         turn(ty, &mut payload, Order::Host)?;
-        out.push(inst, ty, RawValue::Block((head >> 24) as u8, &payload).atom(ty)?)
+        out.push(inst, ty, RawValue::Block(code, &payload).atom(ty)?)
     }
+}
+
+/// Returns a number in the byte order of the host; `None` for other types, and for a payload that does not match the
+/// type.
+fn number(ty: Type, payload: &[u8]) -> Option<Atom<'static>> {
+    let eight = || <[u8; 8]>::try_from(payload).ok();
+    Some(match ty {
+        Type::Float => Atom::Float(f32::from_ne_bytes(<[u8; 4]>::try_from(payload).ok()?)),
+        Type::I64 => Atom::I64(i64::from_ne_bytes(eight()?)),
+        Type::U64 => Atom::U64(u64::from_ne_bytes(eight()?)),
+        Type::Double => Atom::Double(f64::from_ne_bytes(eight()?)),
+        _ => return None,
+    })
 }
 
 /// Frees the value sets and blocks of a result (`pmdaFreeResultValues`).
@@ -141,7 +167,7 @@ unsafe fn push(out: &mut ResultWriter, format: c_int, value: &CValue) -> Result 
 /// # Safety
 /// Sets and blocks must come from libc's allocator, be complete, and not be used afterwards.
 pub unsafe fn free_values(result: *const CResult) {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's promise.
     unsafe {
         for &set in sets(result).iter().filter(|set| !set.is_null()) {
             free_set(set);
@@ -150,7 +176,7 @@ pub unsafe fn free_values(result: *const CResult) {
 }
 
 unsafe fn free_set(set: *mut CValueSet) {
-    // SAFETY: as the caller of `free_values` says.
+    // SAFETY: by the promise of the caller of `free_values`.
     unsafe {
         if (*set).format == Format::Dynamic.code() as c_int {
             values(set).iter().for_each(|value| free(value.value.block));

@@ -11,7 +11,7 @@ use crate::indom::Instances;
 use crate::named::Named;
 use crate::schema::Schema;
 
-/// Where answers come from: the agent's own methods, then its declarations, then [`Agent::catalogs`].
+/// Sources of answers, in their order: the agent's own methods, its declarations, and [`Agent::catalogs`].
 pub(super) struct Catalogs<'a, A> {
     pub(super) agent: &'a A,
     pub(super) schema: &'a Schema,
@@ -56,7 +56,7 @@ impl<'a, A: Agent> Catalogs<'a, A> {
 
 /// Returns the version of all catalogs.
 pub(super) fn version(agent: &impl Agent) -> Version {
-    // The counters only grow, so that their sum changes when one of them does.
+    // The counters only grow, so their sum changes whenever one of them does.
     agent.catalogs().into_iter().map(Catalog::version).fold(Version::default(), |sum, version| Version {
         names: sum.names.wrapping_add(version.names),
         labels: sum.labels.wrapping_add(version.labels),

@@ -1,7 +1,4 @@
-//! Answers to fetches. A metric that fails, or whose code panics, costs the other metrics nothing.
-
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+//! Answers to fetches. A metric that fails, or whose code panics, does not affect the other metrics.
 
 use pcp_pdu::FROM_AGENT;
 use pcp_pdu::metadata::Fetch;
@@ -16,7 +13,7 @@ use super::{Answer, Engine, MAX_REPLY};
 use crate::agent::Agent;
 use crate::client::Client;
 use crate::limits::FixedLimit;
-use crate::log::{panic_message, take_panic_place};
+use crate::log::{Panic, catch};
 use crate::schema::Schema;
 use crate::unserved::Unserved;
 use crate::values::Values;
@@ -56,15 +53,14 @@ impl<A: Agent> Engine<A> {
         let mut rest = metrics.iter();
         let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client };
         loop {
-            // One catch for all metrics, since a catch around each would cost time. After a panic, the metrics that
-            // follow have another catch. The writer and the log survive a panic at any point; the agent is responsible
+            // One catch for all metrics, because a catch around each would take time. After a panic, the remaining
+            // metrics get another catch. The writer and the log survive a panic at any point. The agent is responsible
             // for its own state.
-            let caught = catch_unwind(AssertUnwindSafe(|| rest.try_for_each(|metric| fetching.metric(metric))));
-            match caught {
+            match catch(|| rest.try_for_each(|metric| fetching.metric(metric))) {
                 Ok(done) => return done,
                 Err(panic) => {
                     let at = (metrics.len() - rest.len()).checked_sub(1);
-                    fetching.panicked(at.and_then(|at| metrics.get(at)?.pmid), &*panic);
+                    fetching.panicked(at.and_then(|at| metrics.get(at)?.pmid), &panic);
                 }
             }
         }
@@ -151,19 +147,18 @@ impl<A: Agent> Fetching<'_, A> {
         self.unserved.log(self.client, pmid, is_declared, || catalogs.named(pmid));
     }
 
-    /// Ends the value set of a metric whose code has panicked, with `PM_ERR_GENERIC`.
+    /// Ends the value set of a metric whose code has panicked. Its error is `PM_ERR_GENERIC`.
     #[cold]
-    fn panicked(&mut self, pmid: Option<PmId>, panic: &(dyn Any + Send)) {
+    fn panicked(&mut self, pmid: Option<PmId>, panic: &Panic) {
         self.out.fail_set(Error::GENERIC);
         self.unserved.forget();
-        let (place, message) = (take_panic_place(), panic_message(panic));
         match pmid.map(|pmid| Catalogs { agent: self.agent, schema: self.schema }.named(pmid)) {
-            // Each metric has a limit of its own, whichever client asks.
+            // Each metric has its own limit, whichever client requests it.
             Some(metric) => error!(
                 source = %metric,
-                "{metric}: the fetch panicked{place}: {message}; this metric has no value, the others have theirs"
+                "{metric}: the fetch panicked{panic}; this metric has no value; other metrics are not affected"
             ),
-            None => error!(source = "panics", "a fetch panicked{place}: {message}"),
+            None => error!(source = "panics", "a fetch panicked{panic}"),
         }
     }
 }

@@ -1,8 +1,5 @@
 //! The functions that hosts need besides answers: readiness, panics, and the work after a reply.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use pcp_pdu::Pdu;
 use pmapi::{Error, Result};
 use tracing::{debug, error};
@@ -11,7 +8,7 @@ use super::Engine;
 use crate::access::Access;
 use crate::agent::{Agent, Request};
 use crate::client::Client;
-use crate::log::panic_message;
+use crate::log::{Panic, catch};
 use crate::poll::Wake;
 
 /// Whether pmcd sends requests as soon as it has started an agent.
@@ -42,7 +39,8 @@ impl<A: Agent> Engine<A> {
         &self.agent
     }
 
-    /// Lets clients without a known user store to restricted metrics, for a host whose only client is the program itself.
+    /// Lets clients without a known user store to restricted metrics, for a host whose only client is the program
+    /// itself.
     pub fn trust_collector(&mut self) {
         self.access.trust_collector();
     }
@@ -72,8 +70,8 @@ impl<A: Agent> Engine<A> {
             self.readiness == Readiness::NotReady && self.guard(|engine| engine.agent.is_ready()).unwrap_or(false);
         if ready {
             self.readiness = Readiness::Ready;
-            // pmcd did not report which clients came and went meanwhile. A known number may belong to another client
-            // now.
+            // pmcd has not reported which clients have connected or disconnected. A known number may belong to another
+            // client now.
             self.known.clear();
             self.schema.ends.forget(None);
         }
@@ -102,7 +100,7 @@ impl<A: Agent> Engine<A> {
     /// This is unwind-safe for the engine, which rebuilds its state at the next request. The agent is responsible for
     /// its own state.
     pub(super) fn guard<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Result<T> {
-        catch_unwind(AssertUnwindSafe(|| run(self))).map_err(|panic| reported(&*panic))
+        catch(|| run(self)).map_err(|panic| reported(&panic))
     }
 
     /// Prepares the agent for the request of a PDU, if it makes one. The agent must be ready.
@@ -120,8 +118,8 @@ impl<A: Agent> Engine<A> {
     ///
     /// pmcd takes some errors for failures of the connection, and would drop the agent.
     pub(super) fn presentable(&mut self, e: Error) -> Error {
-        // pmcd ignores `PM_ERR_PMDANOTREADY` in answers about names. It would take the later notification that the agent
-        // is ready for the answer to its next request.
+        // pmcd ignores `PM_ERR_PMDANOTREADY` in answers about names. It would then mistake the later notification that
+        // the agent is ready for the answer to its next request.
         let is_of_names = matches!(self.answered, Some((true, _)));
         match (e, self.readiness) {
             (Error::PMDANOTREADY, Readiness::Ready) if !is_of_names => {
@@ -136,8 +134,8 @@ impl<A: Agent> Engine<A> {
     }
 }
 
-fn reported(panic: &(dyn Any + Send)) -> Error {
-    error!(source = "panics", "the agent panicked: {}", panic_message(panic));
+fn reported(panic: &Panic) -> Error {
+    error!(source = "panics", "the agent panicked{panic}");
     Error::GENERIC
 }
 

@@ -91,9 +91,10 @@ fn of_instances<A: Agent>(catalogs: &Catalogs<'_, A>, profile: &Profile, req: La
 
 /// Returns the labels of a set with their level.
 fn marked(set: &LabelSet, level: LabelLevel) -> Vec<RawLabel> {
-    let mark = |mut label: RawLabel| {
-        label.flags = LabelFlags::from_bits_retain(label.flags.bits() | level.code() as u8);
-        label
-    };
-    set.index().map(mark).collect()
+    set.index()
+        .map(|mut label| {
+            label.flags = LabelFlags::from_bits_retain(label.flags.bits() | level.code() as u8);
+            label
+        })
+        .collect()
 }

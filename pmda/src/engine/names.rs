@@ -21,24 +21,33 @@ pub(super) fn answer<'a>(
         Pdu::Ids(ids) => {
             let pmid = ids.pmids().next().flatten().ok_or(Error::PMID)?;
             let mut names = NamesWriter::new(out, FROM_AGENT, Statuses::Omitted);
-            let mut give = |name: &str| names.push(Node::Leaf, name.as_bytes());
-            catalogs.find_map(|catalog| catalog.names(pmid, &mut give)).ok_or(Error::PMID)?;
+            catalogs
+                .find_map(|catalog| catalog.names(pmid, &mut |name| names.push(Node::Leaf, name.as_bytes())))
+                .ok_or(Error::PMID)?;
             names.finish()
         }
         Pdu::Child(child) => {
             let name = text(child.name).ok_or(Error::NAME)?;
             let mut names = NamesWriter::new(out, FROM_AGENT, child.statuses);
-            let mut give = |name: &str, is_leaf| {
-                names.push(if is_leaf { Node::Leaf } else { Node::NonLeaf }, name.as_bytes());
-            };
-            catalogs.fold(None, |found, catalog| catalog.children(name, &mut give).or(found)).ok_or(Error::NAME)?;
+            catalogs
+                .fold(None, |found, catalog| {
+                    catalog
+                        .children(name, &mut |name, is_leaf| {
+                            names.push(if is_leaf { Node::Leaf } else { Node::NonLeaf }, name.as_bytes());
+                        })
+                        .or(found)
+                })
+                .ok_or(Error::NAME)?;
             names.finish()
         }
         Pdu::Traverse(traverse) => {
             let name = text(traverse.name).ok_or(Error::NAME)?;
             let mut names = NamesWriter::new(out, FROM_AGENT, Statuses::Omitted);
-            let mut give = |name: &str| names.push(Node::Leaf, name.as_bytes());
-            catalogs.fold(None, |found, catalog| catalog.traverse(name, &mut give).or(found)).ok_or(Error::NAME)?;
+            catalogs
+                .fold(None, |found, catalog| {
+                    catalog.traverse(name, &mut |name| names.push(Node::Leaf, name.as_bytes())).or(found)
+                })
+                .ok_or(Error::NAME)?;
             names.finish()
         }
         _ => Err(Error::NAME),

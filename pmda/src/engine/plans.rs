@@ -1,4 +1,4 @@
-//! Plans of recent fetches: a list of metrics that is asked again is not looked up again.
+//! Plans of recent fetches: if a list of metrics is fetched again, the metrics are not looked up again.
 
 use pcp_pdu::metadata::Fetch;
 use pcp_pdu::result_writer::Offsets;
@@ -22,7 +22,7 @@ pub(super) struct Plans {
     first: Option<usize>,
 }
 
-/// What a fetch of a metric needs.
+/// The part of a metric's description that a fetch needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
     /// `None` for `PM_ID_NULL`.
@@ -40,17 +40,17 @@ struct Plan {
     client: Client,
     /// Number of uses of all plans when this one was last used.
     used: u64,
-    /// Offsets of the last answer to a request that began with this list.
+    /// Offsets of the last answer to a fetch that began with this list.
     offsets: Offsets,
 }
 
-/// Most plans.
+/// Largest number of plans.
 const PLANS: usize = 16;
 
-/// Most plans that are made for one client.
+/// Largest number of plans for one client.
 const SHARE: usize = 8;
 
-/// Most metrics in a plan. A longer list needs several plans.
+/// Largest number of metrics in a plan. A longer list needs several plans.
 pub(super) const LONGEST: usize = 1024;
 
 impl Plans {
@@ -80,11 +80,10 @@ impl Plans {
             plan.list.clear();
             plan.list.extend_from_slice(list.bytes());
             plan.metrics.clear();
-            let planned = |pmid: Option<PmId>| Planned {
+            plan.metrics.extend(list.pmids().map(|pmid| Planned {
                 pmid,
                 desc: pmid.and_then(&find).map_or(Err(Err(Error::PMID)), MetricInfo::fetched),
-            };
-            plan.metrics.extend(list.pmids().map(planned));
+            }));
             at
         });
         let is_first = self.first.is_none();
@@ -101,7 +100,7 @@ impl Plans {
         }
     }
 
-    /// Returns the index of the plan to be replaced: a new one, or the one that was not used for the longest time.
+    /// Returns the index of the plan to replace: a new one, or the one whose last use is the longest ago.
     fn place(&mut self, client: Client) -> usize {
         let own = self.plans.iter().filter(|plan| plan.client == client).count();
         if own < SHARE && self.plans.len() < PLANS {
@@ -129,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Plans, and the number of look-ups for them.
+    /// Plans, and the number of look-ups that they needed.
     #[derive(Default)]
     struct Scene {
         plans: Plans,
@@ -187,7 +186,7 @@ mod tests {
         for client in 0..2 {
             assert_eq!(scene.fetch(client, &[client as u16, 5]), 0, "client {client}");
         }
-        // The plan that was not used for the longest time goes first.
+        // The plan whose last use is the longest ago is replaced first.
         assert_eq!(scene.fetch(7, &[999, 1, 2]), 0);
         assert_eq!(scene.fetch(7, &[0, 1, 2]), 3);
         assert_eq!(scene.fetch(7, &[999, 1, 2]), 0);

@@ -9,8 +9,8 @@ use crate::agent::{Items, Request};
 use super::{labels, names};
 
 impl<'a> Request<'a> {
-    /// Returns the request that a PDU makes of an agent with this domain; `None` for a PDU that is not a request, and
-    /// for one that is answered with an error whatever the agent's state is.
+    /// Returns the request that a PDU makes of an agent with this domain. Returns `None` for a PDU that is not a
+    /// request, and for one that is always answered with an error.
     pub(super) fn of(pdu: &Pdu<'a>, domain: Domain) -> Option<Self> {
         match *pdu {
             Pdu::Fetch(fetch) => Some(Request::Fetch(Items { fetch, domain })),

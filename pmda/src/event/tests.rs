@@ -249,8 +249,8 @@ fn a_queue_that_keeps_has_a_past_for_new_clients() {
 }
 
 proptest! {
-    /// Compared with a model: the events that a client has read in order, and those that it missed, are all events
-    /// since its first fetch. The memory keeps its limit.
+    /// Compares queues with a model: the events that a client has read and those that it has missed are all events
+    /// since its first fetch. The memory stays within its limit.
     #[test]
     fn nothing_is_lost_untold(steps in prop::collection::vec(0..6u8, 0..300), limit in 1..8usize) {
         let (ends, queue) = queue(limit * SIZE);

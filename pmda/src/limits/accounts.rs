@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// Map of users to the users that are charged for them. The subordinate users of user namespaces (subuid(5)) are
 /// charged to their owner.
 ///
-/// A user with 65,536 subordinate users thus has one quota, instead of 65,537. Only `/etc/subuid` is read. Hosts that
-/// keep subordinate users elsewhere, as in LDAP, charge each by itself. Changed files are read again, with a check once
-/// a second at most.
+/// A user with 65,536 subordinate users thus has one quota, instead of 65,537. Only `/etc/subuid` is read. If a host
+/// keeps subordinate users elsewhere, for instance in LDAP, each is charged separately. Changed files are read again,
+/// with a check once a second at most.
 #[derive(Debug)]
 pub struct Accounts {
     subuid: PathBuf,
@@ -56,7 +56,7 @@ impl Accounts {
         Accounts { subuid, passwd, ranges: Vec::new(), looked: None, state: [None; 2] }
     }
 
-    /// Returns the user that is charged for `uid`: the owner of a subordinate user, or else `uid` itself.
+    /// Returns the user that is charged for `uid`: the owner of a subordinate user, or otherwise `uid` itself.
     ///
     /// If `/etc/passwd` lacks the owner's name, the first user of its first range is charged for all its ranges.
     pub fn charged(&mut self, uid: u32) -> u32 {

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use tracing::Metadata;
 
-/// Lines of one place about one source.
+/// Rate of lines of one place about one source.
 const LINES: Rate = Rate { at_once: 20, every: Duration::from_secs(10) };
-/// Lines of all places without a source, and separately with one, so that other users cannot keep out the agent's own
-/// lines.
+/// Rate of lines of all places without a source, and separately of those with a source, so that other users cannot
+/// suppress the agent's own lines.
 const ALL: Rate = Rate { at_once: 500, every: Duration::from_millis(500) };
-/// Pieces of debug output, whose options a client may have set.
+/// Rate of pieces of debug output. It is limited because a client may have set the debug options.
 const DEBUG: Rate = Rate { at_once: 256, every: Duration::from_millis(20) };
 /// Bytes of one piece of debug output.
 pub(super) const PIECE: usize = 1024;
-/// Most pairs of place and source with a count of their own. All others share one. A place without a source always has
-/// its own: there are few, and other users must not keep out the agent's own lines.
+/// Largest number of pairs of place and source with a separate count. All others share one. A place without a source
+/// always has a separate count: there are few such places, and other users must not suppress the agent's own lines.
 const ENTRIES: usize = 1024;
 /// Time after which the number of lines left out is logged.
 const REPORT: Duration = Duration::from_secs(30);
@@ -62,7 +62,8 @@ struct Entry {
 /// Decides which lines are written.
 #[derive(Debug)]
 pub(super) struct Limit {
-    /// By a hash of place and source. Not a hash table: valgrind would report one that a static refers to as lost.
+    /// Entries by a hash of place and source. Not a `HashMap`: valgrind would report the memory of one in a static as
+    /// lost.
     entries: BTreeMap<u64, Entry>,
     hasher: RandomState,
     /// The common rate of lines without an entry.
@@ -147,7 +148,7 @@ impl Limit {
         }
     }
 
-    /// Returns the number of lines left out and resets it, if a report is due, or with `at_once`.
+    /// If a report is due, or `at_once` is true, returns the number of lines left out, and resets it.
     pub(super) fn report(&mut self, now: Instant, at_once: bool) -> Option<Report> {
         let due = at_once || now.saturating_duration_since(self.since) >= REPORT;
         if !due || (self.left_out == 0 && self.left_out_debug == 0) {

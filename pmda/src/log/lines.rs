@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use pmapi::escape::Escaping;
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::layer::{Context, Layer};
 
 use super::limit::Limit;
 use super::{debug_options, local_time, shows};
@@ -51,7 +51,7 @@ impl Lines {
         self.0.limits_debug.store(true, Ordering::Relaxed);
     }
 
-    /// Writes the number of lines left out, if that is due, or with `at_once`.
+    /// Writes the number of lines left out, if that is due or `at_once` is true.
     pub(super) fn report(&self, at_once: bool) {
         if !self.0.left_out.load(Ordering::Relaxed) {
             return;
@@ -97,17 +97,30 @@ impl Lines {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+/// Lines do not show spans. A registry of spans would only cost memory and time at the start of each agent.
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         shows(debug_options(), metadata)
     }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 
     fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
         let most = if debug_options().is_empty() { Level::INFO } else { Level::TRACE };
         Some(most.into())
     }
 
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+    fn event(&self, event: &Event<'_>) {
         self.report(false);
         let mut about = About::default();
         event.record(&mut about);
@@ -204,7 +217,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
     use tracing::{debug, error, warn};
-    use tracing_subscriber::layer::SubscriberExt as _;
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
     thread_local! {
         static WRITTEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -216,8 +229,8 @@ mod tests {
         // The debug options of the process must not filter here.
         struct All(Lines);
         impl<S: Subscriber> Layer<S> for All {
-            fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-                self.0.on_event(event, context);
+            fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+                self.0.event(event);
             }
         }
         crate::log::testing::second();

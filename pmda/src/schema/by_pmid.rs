@@ -37,7 +37,7 @@ impl ByPmid {
     }
 }
 
-/// The agent chooses the PMIDs, so that no client can make them collide.
+/// Returns the hash of a PMID. Clients cannot cause collisions, because the agent chooses the PMIDs.
 fn hash(pmid: PmId) -> u64 {
     let product = u64::from(pmid.word()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     // The table uses the lower bits for a slot and the upper bits for a tag.

@@ -33,7 +33,7 @@ impl Declarations {
                 }
             }
         }
-        // In this order a name precedes the names below it, perhaps with others in between.
+        // In this order a name precedes the names below it, possibly with other names in between.
         for name in names.keys() {
             let below = format!("{name}.");
             if names.range(below.as_str()..).next().is_some_and(|(next, _)| next.starts_with(&below)) {
@@ -76,9 +76,9 @@ impl Declarations {
         for (path, text) in &self.files {
             let Some((_, start, rule)) = STARTS.iter().find(|(folder, ..)| path.starts_with(folder)) else { continue };
             let name = path.iter().nth(1).and_then(|name| name.to_str()).unwrap_or_default();
-            let is_plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+            let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
             let mistake = |why| Mistake::File(path.display().to_string(), why);
-            if path.iter().count() != 2 || name.starts_with('.') || !is_plain(name) {
+            if path.iter().count() != 2 || name.starts_with('.') || !is_plain {
                 mistakes.push(mistake("its name has letters, digits, . _ and - only, and begins with no dot"));
             }
             if !text.starts_with(start) {

@@ -10,7 +10,7 @@ use crate::indom::Fixed;
 use crate::limits::FixedLimit;
 
 /// Labels, or the reason why they are invalid.
-pub(crate) type Labels = Result<LabelSet, String>;
+pub(crate) type LabelResult = Result<LabelSet, String>;
 
 /// Declaration of a metric: with [`Setup::metric`](crate::Setup::metric), or with
 /// [`Dynamic::insert`](crate::Dynamic::insert) while the agent runs.
@@ -28,7 +28,7 @@ pub struct MetricDef {
     pub(super) restricted: bool,
     /// Whether the metric has no values outside of events.
     pub(super) parameter: bool,
-    pub(super) labels: Labels,
+    pub(super) labels: LabelResult,
 }
 
 /// Declaration of an instance domain: with [`Setup::indom`](crate::Setup::indom), or with
@@ -39,11 +39,11 @@ pub struct InDomDef {
     pub(super) instances: Fixed,
     pub(super) oneline: String,
     pub(super) text: String,
-    pub(super) labels: Labels,
+    pub(super) labels: LabelResult,
 }
 
 /// Adds labels, unless earlier ones were invalid.
-pub(crate) fn add(labels: &mut Labels, more: impl FnOnce(&mut LabelSet) -> Result<(), LabelError>) {
+pub(crate) fn add(labels: &mut LabelResult, more: impl FnOnce(&mut LabelSet) -> Result<(), LabelError>) {
     if let Ok(set) = labels {
         if let Err(e) = more(set) {
             *labels = Err(e.to_string());
@@ -97,7 +97,7 @@ impl MetricDef {
         self
     }
 
-    /// Sets dimension and scale of the values. By default they have none.
+    /// Sets dimension and scale of the values. By default, values have no dimension.
     pub fn units(&mut self, units: Units) -> &mut Self {
         self.units = units;
         self
@@ -117,8 +117,8 @@ impl MetricDef {
         self
     }
 
-    /// Declares that the metric has no values, instead of an error. A metric of type [`Type::NoSupport`] otherwise answers
-    /// `PM_ERR_APPVERSION`, and its clients show an error. The engine does not call
+    /// Declares that the metric has no values, instead of an error. A metric of type [`Type::NoSupport`] otherwise
+    /// answers `PM_ERR_APPVERSION`, and its clients show an error. The engine does not call
     /// [`Agent::fetch`](crate::Agent::fetch) for it.
     pub fn no_values(&mut self) -> &mut Self {
         self.parameter = true;
@@ -131,8 +131,8 @@ impl MetricDef {
         self
     }
 
-    /// Lets only administrators store values: root, PCP's user, and the user that the agent runs as. Use it for metrics
-    /// that change the agent for all its clients.
+    /// Allows only administrators to store values: root, PCP's user, and the user as whom the agent runs. Use it for
+    /// metrics that change the agent for all its clients.
     ///
     /// Other clients get `PM_ERR_PERMISSION`, including those whose user pmcd does not know. The option
     /// `--open-control` lifts the restriction, as does `PMDA_OPEN_CONTROL` in the environment or in `pcp.conf`.
@@ -157,7 +157,7 @@ impl MetricDef {
         self
     }
 
-    /// Returns the name.
+    /// Returns the full name of the metric.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -193,7 +193,7 @@ impl MetricDef {
         MetricInfo { desc: self.desc(domain), storable, restricted, parameter }
     }
 
-    pub(crate) fn label_set(&self) -> Labels {
+    pub(crate) fn label_set(&self) -> LabelResult {
         self.labels.clone()
     }
 
@@ -252,7 +252,7 @@ impl InDomDef {
         &self.text
     }
 
-    pub(crate) fn label_set(&self) -> Labels {
+    pub(crate) fn label_set(&self) -> LabelResult {
         self.labels.clone()
     }
 

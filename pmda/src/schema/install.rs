@@ -1,4 +1,4 @@
-//! What `Install` asks for, and how pmcd runs the agent.
+//! Questions that `Install` asks, and the way in which pmcd runs the agent.
 
 use super::mistake::Mistake;
 
@@ -32,8 +32,8 @@ impl ArgumentDef {
         self
     }
 
-    /// Sets the value that the agent uses without the option. It is shown with the question. For this answer, `Install`
-    /// writes no option.
+    /// Sets the value that the agent uses without the option. It is shown with the question. If this is the answer,
+    /// `Install` writes no option.
     pub fn default(&mut self, value: impl Into<String>) -> &mut Self {
         self.default = value.into();
         self

@@ -10,7 +10,7 @@ pub enum Mistake {
     /// An invalid name of a metric (PMNS(5)).
     #[error("metric {0:?}: names are components of letters, digits and _, separated by dots")]
     Name(String),
-    /// Two metrics with the same name.
+    /// Two metrics have the same name.
     #[error("metric {0}: declared twice")]
     Twice(String),
     /// A metric whose name is a prefix of another metric's name.
@@ -25,7 +25,7 @@ pub enum Mistake {
     /// An alias for a metric that does not exist.
     #[error("metric {0}: there is no metric {1}")]
     NoMetric(String, Item),
-    /// Two metrics with the same item.
+    /// Two metrics have the same item.
     #[error("metrics {0} and {1}: both are item {2}")]
     SameItem(String, String, Item),
     /// A metric whose instance domain is not declared.
@@ -49,7 +49,7 @@ pub enum Mistake {
     /// Invalid labels.
     #[error("{0}: {1}")]
     Labels(String, String),
-    /// An option for Install that cannot be one.
+    /// An invalid declaration of an option for Install.
     #[error("argument {0:?}: {1}")]
     Argument(String, &'static str),
     /// A configuration file or template that Install cannot copy, or that PCP's tool would not read.

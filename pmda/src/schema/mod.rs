@@ -29,7 +29,7 @@ pub(crate) use install::Running;
 pub(crate) use mistake::check_help;
 pub use mistake::{Mistake, Mistakes};
 
-/// Name and domain of an agent in PCP. They are those that it declares, unless it is installed under others.
+/// Name and domain of an agent in PCP. These are the declared ones, unless the agent is installed under others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Identity {
@@ -52,8 +52,8 @@ pub(crate) struct Declarations {
     pub(crate) dynamic: Vec<String>,
     /// Items and names of the declared metrics, for dynamic metrics; set by [`Declarations::finish`].
     pub(crate) items: Arc<OnceLock<Vec<(Item, String)>>>,
-    pub(crate) labels: declare::Labels,
-    pub(crate) cluster_labels: BTreeMap<u16, declare::Labels>,
+    pub(crate) labels: declare::LabelResult,
+    pub(crate) cluster_labels: BTreeMap<u16, declare::LabelResult>,
     pub(crate) files: Vec<(PathBuf, String)>,
     pub(crate) not_ready: bool,
     /// Install enters the domain into the host's list of domains.
@@ -107,7 +107,7 @@ impl Schema {
         self.own_name
     }
 
-    /// Returns whether the agent has another name than it declares.
+    /// Returns whether the agent's name differs from the declared one.
     pub(crate) fn is_renamed(&self) -> bool {
         self.name != self.own_name
     }
@@ -124,8 +124,7 @@ impl Schema {
 
     /// Returns the name of a declared metric.
     pub(crate) fn name_of(&self, pmid: PmId) -> Option<&str> {
-        let metric = |m: &&MetricDef| PmId::new(self.domain, m.item) == pmid;
-        self.metrics.iter().find(metric).map(|m| m.name.as_str())
+        self.metrics.iter().find(|m| PmId::new(self.domain, m.item) == pmid).map(|m| m.name.as_str())
     }
 
     /// Returns the declared instance domains.
@@ -244,7 +243,7 @@ impl Declarations {
             let set = set.map_err(|e| mistakes.push(Mistake::Labels(of, e))).ok();
             set.filter(|set| !set.is_empty())
         };
-        // An agent is labelled with its name, unless it has labels of its own.
+        // An agent is labelled with its name, unless it has its own labels.
         let own_name = || LabelSet::domain(&self.name).unwrap_or_default();
         labels.domain = checked("labels".into(), self.labels).unwrap_or_else(own_name);
         for (cluster, set) in self.cluster_labels {

@@ -29,7 +29,7 @@ pub(super) struct Poll {
 pub(super) enum Pmcd<'a, R, W> {
     /// pmcd sends a request.
     Sends(&'a R),
-    /// pmcd reads what it was sent.
+    /// pmcd reads the rest of an answer.
     Reads(&'a W),
 }
 
@@ -50,7 +50,7 @@ impl Poll {
         set.wakes = std::mem::take(&mut self.wakes);
         set.wakes.clear();
         engine.agent().sources(&mut set);
-        // pmcd sends nothing while the agent is not ready, so that nothing else would check it.
+        // pmcd sends nothing while the agent is not ready, so this is the only check.
         let look = engine.is_waited_for().then(|| Instant::now() + PATIENCE);
         let until = [set.until, look].into_iter().flatten().min();
         self.serves |= !set.fds.is_empty() || until.is_some();
@@ -160,9 +160,9 @@ mod tests {
     fn an_agent_without_sources_waits_by_reading_alone() {
         let (pmcd, _silent) = UnixStream::pair().unwrap();
         let mut engine = engine();
-        // Nothing has come from pmcd: a poll would never return.
+        // pmcd has sent nothing, so a poll would never return.
         assert!(Poll::default().wait(&sends(&pmcd), &mut engine).unwrap());
-        // There is nothing to wait for after the first snapshot either.
+        // After the first snapshot there is nothing to wait for either.
         let source = Background::spawn(Duration::from_secs(3600), || Ok(())).unwrap();
         let first = engine.agent_mut().source.insert(source);
         while !first.is_ready() {

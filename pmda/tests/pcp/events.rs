@@ -57,7 +57,7 @@ fn the_tools_show_the_events_of_a_queue() {
         numbers.iter().enumerate().flat_map(record).collect()
     };
     let shown = |text: &str| self::records(text, "stage").split_off(1);
-    // A queue that keeps events has them for each new client; another queue has none before the first client.
+    // A queue that keeps events returns them to each new client. Another queue has none before the first client.
     let text = show(&pmcd, "pminfo", &["-x", "stage.event.highres_records"]);
     assert!(text.contains("value [5 event records timestamps 00:16:41.002000003...00:16:45.002000003]"), "{text}");
     assert_eq!(shown(&text), records(&[1, 2, 3, 4, 5]));
@@ -99,7 +99,7 @@ fn a_client_that_is_slow_sees_how_many_it_has_missed() {
     assert!(missed > 0 && missed + records[2..].len() == 100, "{text}");
 }
 
-/// A single client reads and misses the same events as in C.
+/// In our queue and in C's, a single client reads and misses the same events.
 #[test]
 #[ignore = "needs PCP"]
 fn a_queue_gives_one_client_what_it_gives_in_c() {
@@ -131,7 +131,7 @@ fn a_queue_gives_one_client_what_it_gives_in_c() {
         let [count, _, memory, clients] = items::STATISTICS.map(|item| number(&mut agent, item));
         ours.push_str(&format!("memory {memory} count {count} clients {clients}\n"));
     }
-    // The queue in C gets room for as many events of four bytes as ours.
+    // C's queue gets a size with which it can hold as many events of four bytes as ours.
     let capacity = items::QUEUE as u64 / (number(&mut agent, items::STATISTICS[1]) / u64::from(added));
     let mut command = std::process::Command::new(program);
     command.arg((capacity * 4).to_string()).args(bursts.map(|burst| burst.to_string()));

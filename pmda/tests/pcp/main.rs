@@ -52,10 +52,7 @@ fn example(name: &str) -> PathBuf {
 
 /// Compiles a C program against PCP's libraries in `dir`.
 fn compile(source: &str, text: &str, dir: &Path) -> PathBuf {
-    let (file, program) = (dir.join(source), dir.join(source.trim_end_matches(".c")));
+    let file = dir.join(source);
     std::fs::write(&file, text).unwrap();
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-Wall", "-o"]).args([&program, &file]).args(["-lpcp_pmda", "-lpcp"]);
-    Pcp::required().run_command(gcc, "").ok();
-    program
+    testkit::compile(file, dir, &["-lpcp_pmda", "-lpcp"])
 }

@@ -59,7 +59,7 @@ pub const CONTAINER: Item = Item::new(2, 6);
 pub const PANIC: Item = Item::new(3, 0);
 /// A store makes the agent not ready for this number of milliseconds.
 pub const NOT_READY: Item = Item::new(3, 1);
-/// The calls of [`Agent::done`].
+/// Number of calls of [`Agent::done`].
 pub const DONE: Item = Item::new(3, 2);
 /// A store fails with the error of this code.
 pub const ERROR: Item = Item::new(3, 3);
@@ -204,10 +204,11 @@ impl Agent for Stage {
                 out.put(self.array.atom())
             }
             ADD => out.put(self.added),
-            _ if let Some(which) = STATISTICS.iter().position(|statistic| *statistic == item) => {
+            _ if STATISTICS.contains(&item) => {
                 let of =
                     [self.queue.count(), self.queue.bytes(), self.queue.memory() as u64, self.queue.clients() as u64];
-                out.put(of[which])
+                let which = STATISTICS.iter().position(|statistic| *statistic == item);
+                out.put(which.map_or(0, |which| of[which]))
             }
             UID => out.put(client.uid().ok_or(Error::VALUE)?),
             GID => out.put(client.gid().ok_or(Error::VALUE)?),

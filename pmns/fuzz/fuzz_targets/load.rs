@@ -1,4 +1,5 @@
-//! Loads any bytes as a name space that can include itself. One that loads must survive being written and loaded again.
+//! Loads any bytes as a name space that can include itself. If the name space loads, it must survive being written and
+//! loaded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) struct Line {
     file: Arc<str>,
     pub(super) number: u32,
-    /// Without its newline.
+    /// Text of the line, without its newline.
     pub(crate) text: Vec<u8>,
     /// Parts of the text whose column in the file differs from their offset here. Ascending by `start`.
     origins: Vec<Origin>,

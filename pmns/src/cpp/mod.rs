@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Largest number of inputs open at a time: the first file, and the inputs that it includes directly or indirectly.
 const MAX_DEPTH: usize = 5;
-/// Largest number of inputs included in all. A short text cannot cause more work than that.
+/// Largest total number of included inputs. A short text cannot cause more work than that.
 const MAX_INCLUDES: usize = 1_000;
 /// Longest line after substitution, in bytes. A short text cannot grow beyond that. libpcp's limit is 254.
 const MAX_LINE: usize = 4_096;
@@ -170,7 +170,7 @@ fn find(text: &[u8], what: &[u8; 2]) -> Option<usize> {
 
 pub(crate) use pmapi::cnum::is_space;
 
-/// Whether C's `isblank` holds in the C locale.
+/// Returns whether C's `isblank` holds in the C locale.
 const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }

@@ -17,7 +17,7 @@ struct Inner<'a> {
     name: Name,
 }
 
-/// Blocks by path, without those that are part of the tree already.
+/// Blocks by path, without those that are already part of the tree.
 struct Unused<'a> {
     by_path: HashMap<&'a str, usize>,
     is_used: Vec<bool>,
@@ -25,7 +25,7 @@ struct Unused<'a> {
 
 impl<'a> Unused<'a> {
     fn new(blocks: &'a Blocks) -> Unused<'a> {
-        // If several blocks have one path, the last one is used. The others are reported as disconnected.
+        // If several blocks have the same path, the last one is used. The others are reported as disconnected.
         let mut by_path = HashMap::with_capacity(blocks.blocks.len());
         by_path.extend(blocks.blocks.iter().enumerate().map(|(at, block)| (blocks.name(block.path), at)));
         Unused { by_path, is_used: vec![false; blocks.blocks.len()] }

@@ -122,7 +122,7 @@ fn number(digits: &[u8]) -> Option<u32> {
     })
 }
 
-/// Whether [`line_control`] should parse the line.
+/// Returns whether [`line_control`] should parse the line.
 pub(super) fn is_line_control(line: &Line) -> bool {
     line.text.iter().find(|b| !is_space(**b)) == Some(&b'#')
 }

@@ -53,7 +53,7 @@ impl<'a> Node<'a> {
         Children { tree: self.tree, ends: data.first.zip(data.last) }
     }
 
-    /// Whether the node has children.
+    /// Returns whether the node has children.
     pub fn has_children(self) -> bool {
         self.tree[self.id].first.is_some()
     }

@@ -1,4 +1,5 @@
-//! The honest application, which runs beside the hostile ones. Agents must report exactly what it has counted.
+//! The honest application, which runs beside the hostile ones. Agents must report exactly the numbers that it has
+//! counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use trace::{Options, Tag, Trace, Transport};
 
 use crate::Outcome;
 use crate::host::{Host, Scene};
+use crate::patience::scaled;
 use crate::probe::{Answer, Probe, first_number};
 use crate::spec::Spec;
 
@@ -77,7 +79,7 @@ impl Honest {
         if status.missed > 0 { Err(format!("points were missed: {status:?}").into()) } else { Ok(()) }
     }
 
-    /// Starts a thread that counts until this is dropped.
+    /// Starts a thread that counts until this object is dropped.
     pub(crate) fn go_on(&mut self) -> Outcome {
         let tag = Tag::new("live")?;
         let (live, trace) = (self.live.clone(), self.trace.clone());
@@ -108,7 +110,7 @@ impl Honest {
                 let begin = Instant::now();
                 loop {
                     match self.check_points(spec, host) {
-                        Err(_) if begin.elapsed() < RESTS => thread::sleep(Duration::from_millis(20)),
+                        Err(_) if begin.elapsed() < scaled(RESTS) => thread::sleep(Duration::from_millis(20)),
                         outcome => return outcome,
                     }
                 }

@@ -1,4 +1,4 @@
-//! A job: one part of a campaign, in a process of its own, which feeds an agent with inputs and reports failures.
+//! A job: one part of a campaign. It runs in a separate process, which sends inputs to an agent and reports failures.
 
 use std::fmt::Display;
 use std::fs;
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::patience::scaled;
 use crate::rng::Rng;
 use crate::{Outcome, procs};
 
@@ -52,19 +53,19 @@ pub(crate) struct Job {
     longest: Duration,
     /// Largest memory of the agent so far, in KiB.
     memory: u64,
-    /// Whether the failure of too large logs has been reported. It would hold in every later round, too.
+    /// Whether too large logs have been reported as a failure. Otherwise every later round would report them again.
     flooded: bool,
-    /// Whether the failure of too much memory has been reported.
+    /// Whether too large memory has been reported as a failure.
     swollen: bool,
 }
 
-/// Duration after which a round counts as hanging.
-const HANG: Duration = Duration::from_secs(60);
+/// Duration after which a round counts as hanging, shorter than the campaign waits for the job.
+const HANG: Duration = Duration::from_secs(50);
 /// Number of failures after which a job stops.
 const MOST_FAILURES: u64 = 10;
 /// Allowed bytes of logs, independent of time.
 const LOG_AT_ONCE: u64 = 512 << 10;
-/// Allowed bytes of logs for each second of the job, in addition.
+/// Additional bytes of logs that are allowed for each second of the job.
 const LOG_A_SECOND: u64 = 32 << 10;
 
 impl Job {
@@ -94,7 +95,7 @@ impl Job {
                 let now = rounds.load(Relaxed);
                 if now != last {
                     (last, since) = (now, Instant::now());
-                } else if since.elapsed() > HANG {
+                } else if since.elapsed() > scaled(HANG) {
                     let Order { name, seed, from, .. } = &order;
                     let round = from + now.saturating_sub(1);
                     println!(

@@ -1,20 +1,22 @@
 //! A campaign against the agents of this repository: hostile input, faults and endurance, repeatable by seeds.
 //!
 //! `qa/hostile` and `qa/endurance` start it on a throw-away copy of the machine. A campaign consists of jobs. Each job
-//! is a process of its own. Its limits are descriptors, the address space of each process and, where the machine has
+//! is a separate process. Its limits are descriptors, the address space of each process and, where the machine has
 //! memory cgroups, the memory of all its processes with the kernel's memory for them:
 //!
 //! | stage | jobs | inputs |
 //! |---|---|---|
 //! | `pdus` | each agent in each of its hosts (`pipe`, `inet`, `ipv6`, `unix`, `dso`, `local`) | damaged PDUs, valid PDUs in any order, broken streams |
 //! | `files` | mmv and trace, over a pipe, as shared object, in the process | files of four other users: damaged, sparse, truncated and renamed during reading, FIFOs, links |
-//! | `files` | `mmv:pipe:components`, `domains`, `flux`; `thousands` | valid files: names of very many components, the honest instance domain, never complete, 3,000 beside 1,000 honest ones |
+//! | `files` | `mmv:pipe:components`, `domains`, `flux`; `thousands`; `quota` | valid files: names of very many components, the honest instance domain, never complete, 3,000 beside 1,000 honest ones, full quotas of 40 users and 100,000 names |
 //! | `clients` | `trace` | TCP clients of four other users and sixteen addresses: damaged PDUs, silence, ever new names |
 //! | `clients` | `trace:tags` | extreme values of tags that an honest client uses, too |
 //! | `texts` | `config`, `cache`, `expressions`, `help`, `names`, `settings` | damaged configurations, caches, help, name spaces |
 //! | `openmetrics` | `documents`, `tables`, `sources` | damaged documents and configurations, tables of names, hostile scripts and HTTP servers |
+//! | `archives` | `damage` | damaged archives of both versions, plain and compressed |
 //! | `faults` | `restart`, `apps`, `limits`, `disk`, `disk:btrfs`, `links`, `clock`, `pmcd` | `kill -9`, SIGSTOP, no descriptors, no memory, a full disk, removed directories, links in place of caches and logs, jumping clocks |
-//! | `applications` | `labels`, `start`, `forks`, `traces` | label sets of hostile clients, file names that other users occupy, forks at any moment |
+//! | `applications` | `labels`, `start`, `forks`, `traces` | label sets of hostile clients, file names that other users occupy, forks at any time |
+//! | `hosted` | `ends`, `hangs`, `writes`, `leaks`, `forks`, `nonsense` | a C agent behind `pmda-host` that ends or hangs, overwrites memory, descriptors and the connection, leaks, forks, answers nonsense |
 //! | `endurance` | each agent | fetches, while instances, clients, files and configurations change |
 //!
 //! After each round the job sends requests whose answers it knows. Values that come from the campaign itself must be
@@ -26,14 +28,17 @@
 //! *honest* application, whose values the campaign checks.
 
 mod applications;
+mod archives;
 mod clients;
 mod endurance;
 mod faults;
 mod files;
 mod honest;
 mod host;
+mod hosted;
 mod job;
 mod openmetrics;
+mod patience;
 mod pdus;
 mod plan;
 mod probe;
@@ -85,6 +90,8 @@ enum What {
         seconds: Option<f64>,
         #[arg(long)]
         inputs: Option<u64>,
+        #[arg(long, default_value_t = 1)]
+        patience: u32,
         #[arg(long)]
         dir: PathBuf,
         #[arg(long)]
@@ -104,7 +111,8 @@ fn main() -> ExitCode {
         What::Forker(forker) => applications::run_forker(&forker).map(|()| ExitCode::SUCCESS),
         What::Tracer(tracer) => applications::run_tracer(&tracer).map(|()| ExitCode::SUCCESS),
         What::App(app) => faults::run_app(&app).map(|()| ExitCode::SUCCESS),
-        What::Job { name, seed, round, seconds, inputs, dir, port, bin, group } => {
+        What::Job { name, seed, round, seconds, inputs, patience, dir, port, bin, group } => {
+            patience::set(patience);
             let joined = group.map_or(Ok(()), |group| procs::join_group(&group));
             let pace = match (seconds, inputs) {
                 (Some(seconds), _) => Pace::Time(Duration::from_secs_f64(seconds)),
@@ -124,7 +132,7 @@ fn main() -> ExitCode {
 }
 
 fn run_job(order: Order) -> Outcome<ExitCode> {
-    // The limits hold for the job and for the agents that it starts.
+    // The limits apply to the job and to the agents that it starts.
     procs::limit_self(plan::MEMORY, 2048)?;
     let mut job = Job::new(order);
     job.watch();

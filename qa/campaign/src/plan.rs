@@ -14,10 +14,11 @@ use clap::Args;
 
 use crate::host::{self, Kind};
 use crate::job::{Job, Order, Pace};
+use crate::patience::{self, scaled};
 use crate::procs::{Group, Guarded};
 use crate::rng::seed_of;
 use crate::spec::{SPECS, Spec};
-use crate::{Outcome, applications, clients, endurance, faults, files, openmetrics, pdus, texts};
+use crate::{Outcome, applications, archives, clients, endurance, faults, files, hosted, openmetrics, pdus, texts};
 
 /// Options of `qa/hostile`.
 #[derive(Args, Debug)]
@@ -46,6 +47,9 @@ pub(crate) struct Hostile {
     /// Number of jobs that run at a time
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// Factor of all time limits
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..1000))]
+    patience: u32,
 }
 
 /// Kind of the inputs of a job. The order is that of `Hostile::counts`.
@@ -68,7 +72,7 @@ fn planned() -> Vec<Planned> {
     let mut all = Vec::new();
     for spec in &SPECS {
         for (how, kind) in Kind::ALL.into_iter().filter(|(_, kind)| *kind != Kind::Object || !spec.init.is_empty()) {
-            // Within this process a PDU costs a small part of its time over a socket.
+            // Within this process, a PDU takes only a small part of the time that it takes over a socket.
             let share = match kind {
                 Kind::Pipe => 4.0,
                 Kind::Object | Kind::Local => 3.0,
@@ -85,7 +89,9 @@ fn planned() -> Vec<Planned> {
     for style in ["components", "domains", "flux"] {
         all.push(Planned { name: format!("files:mmv:pipe:{style}"), kind: Kinds::Files, share: 2.0 });
     }
-    all.push(Planned { name: "files:thousands".to_owned(), kind: Kinds::Files, share: 2.0 });
+    for (what, share) in [("thousands", 2.0), ("quota", 0.5)] {
+        all.push(Planned { name: format!("files:{what}"), kind: Kinds::Files, share });
+    }
     let texts =
         [("config", 3.0), ("cache", 3.0), ("expressions", 3.0), ("help", 1.0), ("names", 2.0), ("settings", 0.2)];
     for (what, share) in texts {
@@ -94,11 +100,19 @@ fn planned() -> Vec<Planned> {
     for (what, share) in [("documents", 6.0), ("tables", 0.2), ("sources", 3.0)] {
         all.push(Planned { name: format!("openmetrics:{what}"), kind: Kinds::Files, share });
     }
+    all.push(Planned { name: "archives:damage".to_owned(), kind: Kinds::Files, share: 1.0 });
     for spec in &SPECS {
         all.push(Planned { name: format!("faults:restart:{}", spec.name), kind: Kinds::Faults, share: 2.0 });
     }
-    let faults =
-        [("apps", 4.0), ("limits:mmv", 2.0), ("limits:trace", 1.0), ("limits:simple", 1.0), ("limits:derived", 1.0)];
+    let faults = [
+        ("apps", 4.0),
+        ("limits:mmv", 2.0),
+        ("limits:trace", 1.0),
+        ("limits:simple", 1.0),
+        ("limits:derived", 1.0),
+        ("limits:openmetrics", 0.5),
+        ("directories", 1.0),
+    ];
     for (what, share) in
         faults.into_iter().chain([("disk", 2.0), ("disk:btrfs", 1.0), ("links", 2.0), ("clock", 2.0), ("pmcd", 4.0)])
     {
@@ -107,12 +121,15 @@ fn planned() -> Vec<Planned> {
     for what in ["labels", "start", "forks", "traces"] {
         all.push(Planned { name: format!("applications:{what}"), kind: Kinds::Faults, share: 2.0 });
     }
+    for what in hosted::jobs() {
+        all.push(Planned { name: format!("hosted:{what}"), kind: Kinds::Faults, share: 2.0 });
+    }
     all.push(Planned { name: "clients:trace".to_owned(), kind: Kinds::Pdus, share: 10.0 });
     all.push(Planned { name: "clients:trace:tags".to_owned(), kind: Kinds::Pdus, share: 2.0 });
     all
 }
 
-/// Runs the stage that the job's name begins with.
+/// Runs the stage whose name begins the job's name.
 pub(crate) fn run_stage(job: &mut Job) -> Outcome {
     let name = job.order.name.clone();
     let mut parts = name.split(':');
@@ -124,9 +141,11 @@ pub(crate) fn run_stage(job: &mut Job) -> Outcome {
         Some("endurance") => endurance::run(job, agent()?),
         Some("faults") => faults::run(job, what, how),
         Some("texts") => texts::run(job, what),
+        Some("archives") => archives::run(job, what),
         Some("openmetrics") => openmetrics::run(job, what),
         Some("clients") => clients::run(job, agent()?, how),
         Some("files") => files::run(job, what, how),
+        Some("hosted") => hosted::run(job, what),
         _ => Err(format!("no stage {name}").into()),
     }
 }
@@ -179,7 +198,8 @@ pub(crate) fn run(options: &Hostile) -> Outcome<ExitCode> {
     let mut jobs: Vec<Planned> = planned().into_iter().filter(|job| job.name.starts_with(&options.stage)).collect();
     let wanted = jobs.len();
     jobs.retain(|job| {
-        let why_not = job.name.strip_prefix("faults:").and_then(faults::impossible);
+        let hosted = job.name.strip_prefix("hosted:").and_then(|_| hosted::impossible());
+        let why_not = job.name.strip_prefix("faults:").and_then(faults::impossible).or(hosted);
         if let Some(why) = why_not {
             println!("NOT RUN: {}: {why}", job.name);
         }
@@ -213,8 +233,7 @@ pub(crate) struct Endurance {
 
 /// Runs the endurance of agents.
 pub(crate) fn endurance(options: &Endurance) -> Outcome<ExitCode> {
-    let jobs: Vec<Planned> = SPECS
-        .iter()
+    let jobs: Vec<Planned> = Spec::enduring()
         .filter(|spec| options.agents.is_empty() || options.agents.iter().any(|agent| agent == spec.name))
         .map(|spec| Planned { name: format!("endurance:{}", spec.name), kind: Kinds::Fetches, share: 1.0 })
         .collect();
@@ -228,12 +247,14 @@ pub(crate) fn endurance(options: &Endurance) -> Outcome<ExitCode> {
         job_seed: None,
         bin: options.bin.clone(),
         jobs: options.jobs,
+        patience: 1,
     };
     all(&jobs, &options, 0)
 }
 
 /// Runs jobs, several at a time, and prints their results.
 fn all(jobs: &[Planned], options: &Hostile, skipped: usize) -> Outcome<ExitCode> {
+    patience::set(options.patience);
     let total: f64 = jobs.iter().map(|job| job.share).sum();
     let root = std::env::temp_dir().join(format!("campaign-{}", std::process::id()));
     let (next, sums) = (AtomicUsize::new(0), Mutex::new(BTreeMap::<String, Sum>::new()));
@@ -313,13 +334,13 @@ fn show(sums: &BTreeMap<String, Sum>, took: Duration, skipped: usize) -> ExitCod
     if all.bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Time that a job may need beyond its share until it is killed.
+/// Time beyond its share after which a job is killed.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Limit of the memory of a job with its agents, in bytes: of each address space, and of the cgroup.
 pub(crate) const MEMORY: u64 = 2 << 30;
 
-/// Runs a job as a process of its own. A job that cannot run counts as one failure.
+/// Runs a job as a separate process. A job that cannot run counts as one failure.
 fn run_job(order: &Order) -> Sum {
     let failed = |what: String| {
         println!("fail {}: {what}", order.name);
@@ -341,6 +362,7 @@ fn try_job(order: &Order) -> Outcome<Sum> {
         Pace::Inputs(inputs) => _ = command.args(["--inputs", &inputs.to_string()]),
         Pace::Once => {}
     }
+    command.args(["--patience", &patience::factor().to_string()]);
     command.arg("--dir").arg(&order.dir).args(["--port", &order.port.to_string()]).arg("--bin").arg(&order.bin);
     command.envs(host::environment(order)).stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(fs::File::create(&errors)?).env_remove("RUST_BACKTRACE");
@@ -353,7 +375,7 @@ fn try_job(order: &Order) -> Outcome<Sum> {
     let pid = child.pid();
     // Killing a job that hangs also ends the thread that reads its output.
     let limit = match order.pace {
-        Pace::Time(time) => time + GRACE,
+        Pace::Time(time) => time + scaled(GRACE),
         _ => Duration::from_secs(6 * 3600),
     };
     let reader = thread::spawn(move || {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::names::{Node, Statuses, encode_names};
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::Changes;
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{Header, Pdu, PduType};
@@ -13,6 +13,7 @@ use pmapi::{Atom, InDom, Inst, PmId, Type};
 
 use crate::Outcome;
 use crate::host::{Host, PATIENCE};
+use crate::patience::scaled;
 
 /// Client identifier of the probes.
 pub(crate) const CLIENT: i32 = 99;
@@ -20,7 +21,7 @@ pub(crate) const CLIENT: i32 = 99;
 /// An expected answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// The same bytes as the first answer.
+    /// Bytes equal to those of the first answer.
     Bytes(Vec<u8>),
     /// Values of a metric, the first of which is this number.
     Number(Type, f64),
@@ -79,7 +80,7 @@ pub(crate) fn first_number(header: Header, bytes: &[u8], ty: Type) -> Outcome<f6
 pub(crate) fn number(atom: Atom<'_>) -> Outcome<f64> {
     match atom.convert(Type::Double)?.as_atom() {
         Atom::Double(n) => Ok(n),
-        other => Err(format!("{other:?} is no number").into()),
+        other => Err(format!("{other:?} is not a number").into()),
     }
 }
 
@@ -94,8 +95,8 @@ impl Probe {
 
     /// Adds a fetch of one instance of a metric.
     pub(crate) fn fetch_one(mut self, pmid: PmId, indom: InDom, inst: Inst, answer: Answer) -> Outcome<Probe> {
-        let mut profile = Profile::new(State::Exclude);
-        profile.set(indom, State::Exclude, &[inst]);
+        let mut profile = Profile::new(ProfileState::Exclude);
+        profile.set(indom, ProfileState::Exclude, &[inst]);
         profile.encode(&mut self.pdus, CLIENT, 0)?;
         encode_fetch(&mut self.pdus, CLIENT, 0, [Some(pmid)].into_iter())?;
         self.answers.push(answer);
@@ -159,13 +160,13 @@ impl Probe {
         found.ok_or_else(|| format!("no metric {name}").into())
     }
 
-    /// Asks for the PMID of a dynamic name until the agent knows it, for at most 5 s. The agent may bind its metrics in
+    /// Requests the PMID of a dynamic name until the agent knows it, for at most 5 s. The agent may bind its metrics in
     /// the background.
     pub(crate) fn lookup_when_bound(host: &mut dyn Host, name: &str) -> Outcome<PmId> {
         let begin = Instant::now();
         loop {
             match Self::lookup(host, name) {
-                Err(_) if begin.elapsed() < PATIENCE => sleep(Duration::from_millis(5)),
+                Err(_) if begin.elapsed() < scaled(PATIENCE) => sleep(Duration::from_millis(5)),
                 outcome => return outcome,
             }
         }

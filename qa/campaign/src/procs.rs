@@ -68,7 +68,7 @@ fn state(pid: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether a process exists and is not a zombie.
+/// Returns whether a process exists and is not a zombie.
 pub(crate) fn runs(pid: u32) -> bool {
     state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
@@ -152,7 +152,7 @@ impl Group {
                 .find_map(|line| line.split_once(':')?.1.strip_prefix(controller))
                 .map(|path| path.trim_matches('/'))
         });
-        // Version 1 has a hierarchy of the controller, version 2 one of all controllers.
+        // Version 1 has a hierarchy for this controller, version 2 has one for all controllers.
         let places = [
             (first.map(|path| Path::new("/sys/fs/cgroup/memory").join(path)), "memory.limit_in_bytes"),
             (unified.map(|path| Path::new("/sys/fs/cgroup").join(path)), "memory.max"),
@@ -172,7 +172,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that has been killed leaves its group a little later.
+        // A killed process leaves its group only after some time.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 break;

@@ -38,7 +38,7 @@ impl Rng {
         list.get(self.below(list.len())).copied().unwrap_or_default()
     }
 
-    /// Returns a number that programs often handle wrongly: the limit of a type, a neighbor of one, or any number.
+    /// Returns a number that programs often handle wrongly: the limit of a type, a number next to one, or any number.
     pub(crate) fn odd_number(&mut self) -> u64 {
         const ODD: [u64; 16] = [
             0,

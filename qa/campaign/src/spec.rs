@@ -24,7 +24,7 @@ pub(crate) struct Spec {
     pub(crate) memory: u64,
 }
 
-pub(crate) const SPECS: [Spec; 7] = [
+pub(crate) static SPECS: [Spec; 7] = [
     Spec {
         name: "trivial",
         domain: 250,
@@ -55,7 +55,7 @@ pub(crate) const SPECS: [Spec; 7] = [
         items: 16,
         serials: 5,
         names: &["showcase.dynamic", "showcase.dynamic.first", "first", "i-0", "tower-a", "showcase"],
-        // A store into many.count creates up to 100,000 instances, one into not_ready stops answers for some time.
+        // A store into many.count creates up to 100,000 instances. A store into not_ready stops answers for some time.
         untouched: &[(7, 0), (14, 0)],
         memory: 96 << 10,
     },
@@ -105,9 +105,27 @@ pub(crate) const SPECS: [Spec; 7] = [
     },
 ];
 
+/// Agent replay, which takes part only in the stage `endurance`.
+static REPLAY: Spec = Spec {
+    name: "replay",
+    domain: 405,
+    init: "",
+    clusters: &[0, 1],
+    items: 6,
+    serials: 1,
+    names: &["replay", "replay.a.fixed", "row0"],
+    untouched: &[],
+    memory: 64 << 10,
+};
+
 impl Spec {
     pub(crate) fn of(name: &str) -> Option<&'static Spec> {
-        SPECS.iter().find(|spec| spec.name == name)
+        Spec::enduring().find(|spec| spec.name == name)
+    }
+
+    /// Iterates over the agents of the endurance test.
+    pub(crate) fn enduring() -> impl Iterator<Item = &'static Spec> {
+        SPECS.iter().chain([&REPLAY])
     }
 
     /// Returns the domain. The fallback is never used, because all domains above are in range.

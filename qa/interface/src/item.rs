@@ -53,7 +53,7 @@ fn without_attributes(fields: &Fields) -> Fields {
     fields
 }
 
-/// Returns the patterns of a `macro_rules!`, without what they expand to.
+/// Returns the patterns of a `macro_rules!`, without their expansions.
 fn matchers(tokens: &proc_macro2::TokenStream) -> Vec<String> {
     let tokens: Vec<_> = tokens.clone().into_iter().collect();
     let rules = tokens.split(|token| matches!(token, proc_macro2::TokenTree::Punct(punct) if punct.as_char() == ';'));
@@ -125,7 +125,7 @@ fn trait_lines(item: &ItemTrait, name: &str) -> Vec<String> {
     lines
 }
 
-/// Returns a struct with its public fields. `..` stands for private ones.
+/// Returns a struct with its public fields. `..` stands for private fields.
 fn fields(head: &str, fields: &Fields, parameters: &Generics, end: &str) -> Vec<String> {
     match fields {
         Fields::Unit => vec![format!("{head}{}{end}", bounds(parameters))],

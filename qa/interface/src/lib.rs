@@ -2,7 +2,7 @@
 //! and implementations.
 //!
 //! The list comes from the source, so that it needs no nightly compiler and does not depend on the version of one. It
-//! follows modules, `use` and `bitflags!`. Of every other macro that is used for items, it has the tokens.
+//! follows modules, `use` and `bitflags!`. For every other macro that declares items, the list has the macro's tokens.
 
 mod crates;
 mod item;

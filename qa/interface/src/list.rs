@@ -38,8 +38,8 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Adds the public items of a module, which has the path `path`. Of a module that the documentation hides, it adds
-    /// only the name: other crates of this repository alone use what is in it.
+    /// Adds the public items of a module, which has the path `path`. For a module that the documentation hides, it adds
+    /// only the name, because only other crates of this repository use the module.
     fn module(&mut self, number: usize, path: &str) {
         if !self.visited.insert((number, path.to_owned())) {
             return;
@@ -79,7 +79,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds what a public `use` names. Without a name, the `use` is of all names of a module.
+    /// Adds the items that a public `use` names. Without a name, the `use` imports all names of a module.
     fn target(&mut self, target: &Target, path: &str, name: Option<&str>, item: &syn::ItemUse) {
         match (target, name) {
             (Target::Module(inner), None) => self.module(*inner, path),
@@ -114,7 +114,7 @@ impl List<'_> {
         }
     }
 
-    /// Adds the implementations of public types and traits, with those of the same header in one.
+    /// Adds the implementations of public types and traits. Implementations with the same header are combined.
     fn implementations(&mut self) {
         let mut all: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
         let paths = self.paths();
@@ -212,7 +212,7 @@ impl List<'_> {
     }
 }
 
-/// What an implementation belongs to.
+/// Item that an implementation belongs to.
 enum Found {
     Public(String),
     Private,

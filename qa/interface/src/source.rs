@@ -1,4 +1,4 @@
-//! The modules of a crate, and the items that names in them stand for.
+//! The modules of a crate, and the items to which names in them refer.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -29,7 +29,7 @@ pub enum Error {
     },
 }
 
-/// Module of a crate.
+/// Module of a crate, with its items and imports.
 pub(crate) struct Module {
     pub(crate) parent: Option<usize>,
     /// Path within the crate, empty for the root.
@@ -44,7 +44,7 @@ pub(crate) struct Source {
     pub(crate) modules: Vec<Module>,
 }
 
-/// What a name stands for.
+/// Item to which a name refers.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Target {
     Module(usize),
@@ -115,7 +115,8 @@ impl Source {
         Ok(number)
     }
 
-    /// Returns what a path within a module stands for. A name can stand for several things: a module and a macro.
+    /// Returns the items to which a path within a module refers. A name can refer to several items, for instance a
+    /// module and a macro.
     pub(crate) fn resolve(&self, module: usize, path: &[String]) -> Vec<Target> {
         let Some((first, rest)) = path.split_first() else { return vec![Target::Module(module)] };
         let from = match first.as_str() {
@@ -141,7 +142,7 @@ impl Source {
         targets
     }
 
-    /// Resolves the rest of a path, in which a first name is never another crate.
+    /// Resolves the rest of a path, whose first name is never that of another crate.
     fn resolve_in(&self, module: usize, path: &[String]) -> Vec<Target> {
         let path: Vec<String> = std::iter::once("self".to_owned()).chain(path.iter().cloned()).collect();
         match path.as_slice() {
@@ -163,13 +164,13 @@ impl Source {
         }
     }
 
-    /// Returns what a name in a module stands for. Of a `use` of all names of another module, it finds those that this
-    /// module declares itself.
+    /// Returns the items to which a name in a module refers. Through a `use` of all names of another module, it finds
+    /// only items that the other module declares itself.
     fn look_up(&self, module: usize, name: &str) -> Vec<Target> {
         let mut targets = self.own(module, name);
         let globs = if targets.is_empty() { self.imports(module).collect() } else { Vec::new() };
         for import in globs.iter().filter(|import| import.name.is_none()) {
-            // A path that begins with another crate has no module here.
+            // A path that begins with another crate leads to no module of this crate.
             let from = match import.path.first().map(String::as_str) {
                 Some("crate" | "self" | "super") => self.resolve(module, &import.path),
                 Some(first) if !self.own(module, first).is_empty() => self.resolve(module, &import.path),
@@ -184,7 +185,7 @@ impl Source {
         targets
     }
 
-    /// Returns what a name stands for that a module declares or imports by this name.
+    /// Returns the items that a module declares or imports by this name.
     fn own(&self, module: usize, name: &str) -> Vec<Target> {
         let here = &self.modules[module];
         let child = here.children.iter().find(|(child, _)| child == name).map(|(_, number)| Target::Module(*number));
@@ -273,7 +274,7 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether an item is compiled for tests only.
+/// Returns whether an item is compiled for tests only.
 fn is_left_out(attributes: &[Attribute]) -> bool {
     let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     conditions.filter_map(|attribute| attribute.parse_args::<syn::Meta>().ok()).any(|condition| match &condition {

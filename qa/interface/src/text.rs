@@ -1,9 +1,9 @@
-//! Text of tokens, with spaces as people write them.
+//! Text of tokens, with the usual spaces.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
 
-/// Returns the text of a piece of syntax, in one line.
+/// Returns the text of a syntax tree, in one line.
 pub(crate) fn of(tokens: &impl ToTokens) -> String {
     let mut words = Vec::new();
     split(tokens.to_token_stream(), &mut words);
@@ -73,7 +73,7 @@ fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '"' | '\''))
 }
 
-/// Whether there is a space between two words.
+/// Returns whether there is a space between two words.
 fn is_spaced(before: &str, word: &str, before_that: Option<&str>) -> bool {
     match (before, word) {
         ("(" | "[" | "&" | "#" | "::" | "!" | "?" | "$", _) | (_, ")" | "]" | "," | ";" | "?" | "::") => false,

@@ -1,4 +1,4 @@
-//! The public interface of each library crate is the recorded one.
+//! The public interface of each library crate equals the recorded one.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn the_public_interface_of_each_library_is_the_recorded_one() {
     assert!(changed.is_empty(), "a public interface has changed. If that is intended: {RENEW}\n{changed}");
 }
 
-/// Returns the lines of a text that another one does not have.
+/// Returns the lines of a text that another text does not have.
 fn only(mark: char, text: &str, other: &str) -> String {
     let lines = text.lines().filter(|line| !other.lines().any(|other| other == *line));
     lines.map(|line| format!("{mark} {}\n", line.trim())).collect()

@@ -1,4 +1,4 @@
-//! Runs and checks the agent in a folder, and prints what it writes.
+//! Runs and checks the agent in a folder, and prints the files that it writes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -97,7 +97,7 @@ fn scratch() -> io::Result<TempDir> {
 /// Makes an agent write its directory.
 ///
 /// # Errors
-/// What the agent says, for example about its options.
+/// The agent's message, for example about its options.
 pub(crate) fn written(binary: &Path, args: &[OsString], dir: &Path) -> Result<(), Failure> {
     let mut command = Command::new(binary);
     command.args(args).arg("--write-pmda").arg(dir).stdin(Stdio::null()).stdout(Stdio::null());
@@ -107,10 +107,10 @@ pub(crate) fn written(binary: &Path, args: &[OsString], dir: &Path) -> Result<()
         return Ok(());
     }
     let said = String::from_utf8_lossy(&ended.stderr);
-    // After the reason, an agent prints its usage.
+    // An agent prints the reason first, and then its usage.
     match said.trim().lines().next() {
         Some(said) => Err(said.into()),
-        None => Err(format!("{name} writes no directory of an agent").into()),
+        None => Err(format!("{name} does not write the directory of an agent").into()),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Command line.
 
 use std::ffi::OsString;
+use std::num::ParseFloatError;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use pcp_view::ViewOptions;
@@ -30,9 +32,9 @@ pub(crate) enum Task {
     ///
     /// The package is pmda-NAME, and its program pmdaNAME.
     ///
-    /// PCP's documents leave the domains 385 to 510 to agents that are not its own, from high to low. The default is the
-    /// highest of these that is free on this host: neither in stdpmid, stdpmid.local or stdpmid.pcp of /var/lib/pcp/pmns
-    /// nor in pmcd.conf. A domain that has been taken when the agent is installed is refused then.
+    /// PCP's documents leave the domains 385 to 510 to agents that are not its own, from high to low. The default is
+    /// the highest of these that is free on this host: neither in stdpmid, stdpmid.local or stdpmid.pcp of
+    /// /var/lib/pcp/pmns nor in pmcd.conf. A domain that has been taken when the agent is installed is refused then.
     New(New),
     /// Build the agent in this folder and show its live metrics; needs no PCP
     Run(Run),
@@ -41,8 +43,8 @@ pub(crate) enum Task {
     /// Build the agent in this folder and install it into the PCP of this host
     ///
     /// The agent is built with the profile release, and writes its directory with the script Install, which runs as
-    /// root: by sudo, unless you are root. pmcd then runs the agent as PCP's user, and talks to it over a pipe unless an
-    /// option says otherwise. Installing again replaces the agent and keeps its own options.
+    /// root: by sudo, unless you are root. pmcd then runs the agent as PCP's user, and talks to it over a pipe unless
+    /// an option says otherwise. Installing again replaces the agent and keeps its own options.
     Install(Install),
     /// Remove the agent in this folder from the PCP of this host
     Remove(Remove),
@@ -139,16 +141,22 @@ pub(crate) struct Check {
     pub(crate) store: bool,
 
     /// Seconds that an answer may take
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub(crate) limit: f64,
 
     /// Seconds to wait for an answer before giving up
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0)]
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) timeout: f64,
 
     /// Options of the agent itself
     #[arg(last = true)]
     pub(crate) args: Vec<OsString>,
+}
+
+/// Parses a number of seconds.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|e: ParseFloatError| e.to_string())?;
+    Duration::try_from_secs_f64(seconds).map(|_| seconds).map_err(|e| e.to_string())
 }
 
 /// Agent that writes its name space and help.
@@ -183,7 +191,8 @@ pub(crate) struct Install {
     #[arg(long)]
     pub(crate) replace: bool,
 
-    /// Write a Debian package that installs the agent, in the folder debian of the target folder, and change nothing here
+    /// Write a Debian package that installs the agent, in the folder debian of the target folder, and change nothing
+    /// here
     #[arg(long)]
     pub(crate) deb: bool,
 

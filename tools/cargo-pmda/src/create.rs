@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use pcp_view::Failure;
-use pmapi::Config;
+use pmapi::{Config, escape};
 
 use crate::cli::New;
 use crate::names::{self, Taken};
@@ -28,7 +28,12 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
         files[0].1 += "\n# A workspace of its own, apart from that of the folder above.\n[workspace]\n";
     }
     write(Path::new(name), &files)?;
-    println!("Created the agent {name} with domain {domain} in the folder {name}. Next: cd {name} && cargo pmda run");
+    escape::print(format_args!(
+        "Created the agent {name} with domain {domain} in the folder {name}. Next: cd {name} && cargo pmda run\n"
+    ));
+    if new.path.is_none() {
+        escape::print(format_args!("Its crates come from crates.io; with --path CLONE, they come from a clone.\n"));
+    }
     Ok(())
 }
 
@@ -38,7 +43,7 @@ fn valid_name(name: &str, taken: &Taken) -> Result<(), String> {
     taken.owner_of_name(name).map_or(Ok(()), |owner| Err(format!("the name {name} belongs to {owner}")))
 }
 
-/// Returns the domain of the agent: the one that is wanted, or a free one.
+/// Returns the domain of the agent: the requested domain, or a free one.
 fn domain(wanted: Option<u16>, taken: &Taken) -> Result<u16, String> {
     let Some(domain) = wanted else {
         let none = "no domain from 385 to 510 is free; --domain chooses another one";
@@ -57,7 +62,7 @@ fn crates(checkout: Option<&Path>) -> Result<Crates, Failure> {
     let of = |folder: &str, package: &str| -> Result<String, Failure> {
         let manifest = fs::read_to_string(top.join(folder).join("Cargo.toml")).unwrap_or_default();
         if !manifest.lines().any(|line| line == format!("name = \"{package}\"")) {
-            return Err(format!("{}: no checkout of pcp-rs: there is no crate {package}", dir.display()).into());
+            return Err(format!("{}: not a checkout of pcp-rs: it has no crate {package}", dir.display()).into());
         }
         let path = top.join(folder).into_os_string().into_string();
         let path = path.map_err(|_| format!("{}: a path in Cargo.toml must be UTF-8", dir.display()))?;
@@ -67,7 +72,7 @@ fn crates(checkout: Option<&Path>) -> Result<Crates, Failure> {
     Ok(Crates { pmda: of("pmda", "pcp-pmda")?, collector: of("collector", "pcp-collector")? })
 }
 
-/// Returns whether cargo would count a new package in a folder to a workspace above, which does not name it.
+/// Returns whether cargo would treat a new package in a folder as a part of a workspace above that does not list it.
 fn is_in_workspace(folder: &Path) -> bool {
     let manifests = folder.ancestors().map(|dir| dir.join("Cargo.toml"));
     manifests
@@ -84,7 +89,7 @@ struct Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.is_complete {
-            // The error that made it incomplete is reported.
+            // The error because of which the folder is incomplete is reported.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

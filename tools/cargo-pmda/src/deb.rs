@@ -7,15 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pcp_view::Failure;
+use pmapi::escape;
 
 use crate::agent;
 use crate::package::About;
 
-/// What goes into the package.
+/// Maintainer of a package that names none.
+const UNKNOWN: &str = "Unknown <unknown@example.org>";
+
+/// Contents of the package.
 pub(crate) struct Contents<'a> {
     pub(crate) about: &'a About,
     pub(crate) binary: &'a Path,
-    /// Options of the agent that it writes its directory with.
+    /// Options with which the agent writes its directory.
     pub(crate) written_with: &'a [OsString],
     /// Options of the script Install.
     pub(crate) install: &'a [OsString],
@@ -25,8 +29,8 @@ pub(crate) struct Contents<'a> {
 
 /// Writes the package into a directory. Returns its path.
 ///
-/// The agent's directory is in `/usr/lib/PACKAGE`. The package's scripts run Install and Remove there, so that an
-/// upgrade keeps the agent's arguments and configuration.
+/// The agent's directory is in `/usr/lib/PACKAGE`. The package's scripts run Install and Remove in this directory, so
+/// that an upgrade keeps the agent's arguments and configuration.
 pub(crate) fn write(contents: &Contents<'_>, scratch: &Path, output: &Path) -> Result<PathBuf, Failure> {
     let about = contents.about;
     let package = package_name(&about.name)?;
@@ -46,22 +50,61 @@ pub(crate) fn write(contents: &Contents<'_>, scratch: &Path, output: &Path) -> R
         fs::write(&file, text)?;
         fs::set_permissions(&file, Permissions::from_mode(0o755))?;
     }
-    let doc = top.join("usr/share/doc").join(&package);
-    fs::create_dir_all(&doc)?;
-    fs::write(doc.join("copyright"), format!("{}\nLicence: {}\n", about.maintainer, about.licence))?;
+    document(about, &package, &version, &top, scratch)?;
+    strip(&dir, scratch);
     let architecture = said("dpkg", &["--print-architecture".into()], scratch)?;
     let libraries = libraries(contents.binary, scratch);
+    let maintainer = about.maintainer.as_deref().unwrap_or(UNKNOWN);
     let control = format!(
         "Package: {package}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {}\nSection: utils\n\
-         Priority: optional\nDepends: pcp (>= 6.0), {libraries}\nDescription: {}\n",
-        about.maintainer, about.description
+         Priority: optional\nDepends: pcp (>= 6.0), {libraries}\nDescription: {}\n \
+         Agent {name} of Performance Co-Pilot. The package installs it into the PCP of\n this host, and its removal \
+         removes it from there.\n",
+        maintainer, about.description
     );
     fs::write(debian.join("control"), control)?;
     directories_are_readable(&top)?;
     fs::create_dir_all(output).map_err(|e| format!("{}: {e}", output.display()))?;
     let file = output.join(format!("{package}_{version}_{architecture}.deb"));
     said("dpkg-deb", &["--root-owner-group".into(), "--build".into(), top.into(), file.clone().into()], scratch)?;
+    if about.maintainer.is_none() {
+        escape::eprint(format_args!(
+            "The package names {UNKNOWN} as its maintainer: set DEBFULLNAME and DEBEMAIL, or authors in Cargo.toml\n"
+        ));
+    }
     Ok(file)
+}
+
+/// Writes the files that Debian's policy asks for: copyright and changelog.
+fn document(about: &About, package: &str, version: &str, top: &Path, scratch: &Path) -> Result<(), Failure> {
+    let doc = top.join("usr/share/doc").join(package);
+    fs::create_dir_all(&doc)?;
+    let maintainer = about.maintainer.as_deref().unwrap_or(UNKNOWN);
+    let mut date = vec![OsString::from("-Ru")];
+    if let Some(epoch) = std::env::var("SOURCE_DATE_EPOCH").ok().filter(|epoch| epoch.parse::<u64>().is_ok()) {
+        date.extend(["-d".into(), format!("@{epoch}").into()]);
+    }
+    let date = said("date", &date, scratch)?;
+    // As in "Mon, 23 Nov 2026 13:31:54 +0000".
+    let year = date.split(' ').nth(3).unwrap_or_default();
+    let copyright = format!("Copyright {year} {maintainer}\nLicence: {}\n", about.licence);
+    fs::write(doc.join("copyright"), copyright)?;
+    let changes = format!(
+        "{package} ({version}) unstable; urgency=medium\n\n  * Built by cargo pmda.\n\n -- {maintainer}  {date}\n"
+    );
+    let file = doc.join("changelog.Debian");
+    fs::write(&file, changes)?;
+    said("gzip", &["-9n".into(), file.into()], scratch).map(|_| ())
+}
+
+/// Removes the symbols of the programs in a directory. Without the command `strip` they are larger.
+fn strip(dir: &Path, scratch: &Path) {
+    for file in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if file.file_name().to_string_lossy().starts_with("pmda") {
+            let options = ["--strip-unneeded", "--remove-section=.comment"].map(OsString::from);
+            let _ = said("strip", &[&options[..], &[file.path().into()]].concat(), scratch);
+        }
+    }
 }
 
 /// Texts that differ between the scripts of packages.
@@ -95,11 +138,13 @@ impl Words<'_> {
     }
 
     fn postrm(&self) -> String {
+        // The directory belongs to user pcp, who could replace it by a link: nothing is removed from anywhere else.
         let name = self.name;
         format!(
             "#!/bin/sh\nset -e\ncase $1 in\n    purge)\n        [ ! -f \"$PCP_DIR/etc/pcp.env\" ] || . \
-             \"$PCP_DIR/etc/pcp.env\"\n        rm -f \"${{PCP_LOG_DIR:-/var/log/pcp}}/pmcd/{name}.log\" \
-             \"${{PCP_LOG_DIR:-/var/log/pcp}}/pmcd/{name}.log.prev\"\n        ;;\nesac\n"
+             \"$PCP_DIR/etc/pcp.env\"\n        logs=${{PCP_LOG_DIR:-/var/log/pcp}}/pmcd\n        if cd -P \"$logs\" \
+             2>/dev/null && [ \"$(pwd -P)\" = \"$logs\" ]\n        then\n            rm -f {name}.log \
+             {name}.log.prev\n        fi\n        ;;\nesac\n"
         )
     }
 }
@@ -108,10 +153,10 @@ impl Words<'_> {
 fn installed_name(dir: &Path) -> Result<String, Failure> {
     let names = fs::read_dir(dir)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names = names.filter_map(|name| Some(name.strip_prefix("pmda").filter(|n| pmns::is_name(n))?.to_owned()));
-    names.next().ok_or_else(|| format!("{}: no program of an agent", dir.display()).into())
+    names.next().ok_or_else(|| format!("{}: it has no program of an agent", dir.display()).into())
 }
 
-/// Returns the name of a package as Debian allows it.
+/// Returns the name of a package, in a form that Debian allows.
 fn package_name(name: &str) -> Result<String, Failure> {
     let package = name.to_lowercase().replace('_', "-");
     let is_valid = package.len() > 1
@@ -179,5 +224,32 @@ mod tests {
     fn words_are_quoted() {
         assert_eq!(shell(&["-N".into(), "it's $(x)".into()]).unwrap(), r"'-N' 'it'\''s $(x)'");
         assert!(shell(&["a\nb".into()]).is_err());
+    }
+
+    /// User pcp may replace the directory of logs by a link.
+    #[test]
+    fn the_purge_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let (logs, elsewhere) = (top.join("log/pmcd"), top.join("elsewhere"));
+        fs::create_dir_all(&logs).unwrap();
+        let script = Words { place: "", name: "hello", install: "", args: "" }.postrm();
+        let purge = || {
+            let mut sh = Command::new("sh");
+            sh.args(["-c", &script, "postrm", "purge"])
+                .env("PCP_DIR", "/nonexistent")
+                .env("PCP_LOG_DIR", top.join("log"));
+            assert!(sh.status().unwrap().success());
+        };
+        for name in ["hello.log", "hello.log.prev", "other.log"] {
+            fs::write(logs.join(name), "").unwrap();
+        }
+        purge();
+        assert_eq!(fs::read_dir(&logs).unwrap().count(), 1);
+        fs::rename(&logs, &elsewhere).unwrap();
+        fs::write(elsewhere.join("hello.log"), "").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &logs).unwrap();
+        purge();
+        assert!(elsewhere.join("hello.log").exists());
     }
 }

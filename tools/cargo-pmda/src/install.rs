@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use nix::unistd::geteuid;
 use pcp_view::Failure;
-use pmapi::Config;
+use pmapi::{Config, escape};
 
 use crate::agent;
 use crate::cli::{Install, Remove, Transport};
@@ -20,7 +20,7 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
     }
     let package = Package::find(&install.build.selection)?;
     let binary = package.build(&install.build, "release")?;
-    // Not in /tmp: Install starts the agent, which a file system may not allow there.
+    // Not in /tmp, because Install starts the agent, and /tmp may be mounted without permission to execute.
     let scratch = tempfile::Builder::new().prefix("pmda.").tempdir_in(&package.target)?;
     let dir = scratch.path().join("agent");
     let mut args = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
             args: &install.args,
         };
         let file = deb::write(&contents, scratch.path(), &package.target.join("debian"))?;
-        println!("{}", file.display());
+        escape::print(format_args!("{}\n", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
     agent::written(&binary, &args, &dir)?;
@@ -94,7 +94,7 @@ fn needs_pcp() -> Result<(), Failure> {
 fn as_root(script: &Path, words: &[OsString]) -> Result<ExitCode, Failure> {
     let mut command = if geteuid().is_root() { Command::new("sh") } else { Command::new("sudo") };
     if !geteuid().is_root() {
-        eprintln!("Only root can change the PCP of this host: running sudo");
+        escape::eprint("Only root can change the PCP of this host: running sudo\n");
         command.args(["--", "sh"]);
     }
     let status = command.arg(script).args(words).status();

@@ -14,7 +14,7 @@ mod template;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use pmapi::escape::Escaped;
+use pmapi::escape::{self, Escaped};
 
 use cli::{Options, Task};
 
@@ -36,7 +36,8 @@ pub fn main() -> ExitCode {
         Task::Help(of) => agent::help(of),
     };
     done.unwrap_or_else(|e| {
-        eprintln!("cargo-pmda: {}", Escaped(e));
+        // A closed terminal is not an error of its own.
+        escape::eprint(format_args!("cargo-pmda: {}\n", Escaped(e)));
         ExitCode::FAILURE
     })
 }
@@ -45,3 +46,8 @@ pub fn main() -> ExitCode {
 pub fn command() -> clap::Command {
     Options::command()
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

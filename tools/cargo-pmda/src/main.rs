@@ -1,4 +1,4 @@
-//! Command `cargo pmda`, which is all in the library.
+//! Command `cargo pmda`. All of it is in the library.
 
 fn main() -> std::process::ExitCode {
     cargo_pmda::main()

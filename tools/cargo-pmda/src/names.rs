@@ -1,4 +1,4 @@
-//! Names and domains of agents: which are valid, and which are taken.
+//! Names and domains of agents: validity, and which are taken.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ const PCP: &str = include_str!("taken.txt");
 /// Longest name of an agent, which is also that of a package, a library, a directory and a file.
 const LONGEST: usize = 40;
 
-/// Most bytes that are read of a file.
+/// Largest number of bytes that are read of a file.
 const MOST: u64 = 1 << 20;
 
 /// Domains that PCP leaves to agents that are not its own.
@@ -35,7 +35,7 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
 struct Entry {
     name: String,
     domain: Option<u16>,
-    /// What has it: ends the sentence "the name x belongs to …".
+    /// Owner, which completes the sentence "the name x belongs to …".
     owner: String,
 }
 
@@ -44,7 +44,8 @@ struct Entry {
 pub(crate) struct Taken(Vec<Entry>);
 
 impl Taken {
-    /// Reads what PCP's configuration of this host has, in addition to the names and domains of PCP itself.
+    /// Reads the names and domains in PCP's configuration of this host, in addition to the names and domains of PCP
+    /// itself.
     pub(crate) fn load(config: &Config) -> Taken {
         let mut taken = Taken(Vec::new());
         taken.add_pcp();
@@ -98,26 +99,26 @@ impl Taken {
         }
     }
 
-    /// Returns what has a name.
+    /// Returns a description of the agent or file that uses a name.
     pub(crate) fn owner_of_name(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|entry| entry.name == name).map(|entry| entry.owner.as_str())
     }
 
-    /// Returns what has a domain.
+    /// Returns a description of the agent or file that uses a domain.
     pub(crate) fn owner_of_domain(&self, domain: u16) -> Option<&str> {
         self.0.iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.owner.as_str())
     }
 
-    /// Returns the highest domain for agents that are not PCP's own that is free.
+    /// Returns the highest free domain among those that PCP leaves to other agents.
     pub(crate) fn free_domain(&self) -> Option<u16> {
         FREE.rev().find(|domain| self.owner_of_domain(*domain).is_none())
     }
 }
 
-/// Returns the text of a file; of one that cannot be read, none.
+/// Returns the text of a file. It is empty if the file cannot be read.
 fn text(path: &Path) -> String {
     let mut bytes = Vec::new();
-    // A file of PCP that is missing or damaged takes no name.
+    // If a file of PCP is missing or damaged, its names do not count as taken.
     let _ = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -17,12 +17,12 @@ pub(crate) struct Package {
     manifest: PathBuf,
     /// Binary of the agent.
     bin: String,
-    /// Folder for what cargo makes.
+    /// Cargo's target folder.
     pub(crate) target: PathBuf,
     pub(crate) about: About,
 }
 
-/// What the manifest of a package says about it.
+/// Description of a package in its manifest.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ pub(crate) struct About {
     pub(crate) description: String,
     pub(crate) licence: String,
     /// The first author, or the variables `DEBFULLNAME` and `DEBEMAIL`.
-    pub(crate) maintainer: String,
+    pub(crate) maintainer: Option<String>,
 }
 
 impl About {
@@ -42,10 +42,8 @@ impl About {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.contains(char::is_control));
         let author = list(&package["authors"]).find_map(Value::as_str).map(str::to_owned);
         let maintainer = match (variable("DEBFULLNAME"), variable("DEBEMAIL")) {
-            (Some(name), Some(address)) => format!("{name} <{address}>"),
-            _ => author
-                .filter(|author| !author.contains(char::is_control))
-                .unwrap_or("Unknown <root@localhost>".to_owned()),
+            (Some(name), Some(address)) => Some(format!("{name} <{address}>")),
+            _ => author.filter(|author| !author.contains(char::is_control)),
         };
         About {
             name: line("name", ""),
@@ -78,7 +76,7 @@ impl Package {
     /// Finds the package of an agent: that of the folder, or the one that the options choose.
     ///
     /// # Errors
-    /// There is no package, it is no agent, or several could be meant.
+    /// There is no package, it is not an agent, or the choice is ambiguous.
     pub(crate) fn find(selection: &Selection) -> Result<Package, Failure> {
         let with = |command: &mut Command| -> Result<Vec<u8>, Failure> {
             if let Some(path) = &selection.manifest_path {
@@ -86,7 +84,14 @@ impl Package {
             }
             output(command)
         };
-        let located = with(cargo().args(["locate-project", "--message-format", "plain"]))?;
+        let located =
+            with(cargo().args(["locate-project", "--message-format", "plain"])).map_err(|e| match selection {
+                Selection { manifest_path: None, .. } => format!(
+                    "{e}; this command is for the folder of an agent: cargo pmda new creates one, cargo pmda --help \
+                 lists the commands"
+                ),
+                _ => e.to_string(),
+            })?;
         let located = String::from_utf8_lossy(&located).trim().to_owned();
         let metadata = with(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
         Self::choose(selection, &serde_json::from_slice(&metadata)?, &located)
@@ -114,7 +119,7 @@ impl Package {
         let name = text(package, "name");
         if !is_agent(package) {
             return Err(
-                format!("package {name} does not depend on pcp-pmda, so it is no agent of this framework").into()
+                format!("package {name} does not depend on pcp-pmda, so it is not an agent of this framework").into()
             );
         }
         let bin = binary(package, selection.bin.as_deref()).map_err(|e| format!("package {name} {e}"))?;
@@ -187,7 +192,7 @@ fn is_binary(target: &Value) -> bool {
     list(&target["kind"]).any(|kind| kind == "bin")
 }
 
-/// Returns the binary of the agent: the one that is wanted, the only one, or the only one that is called `pmda…`.
+/// Returns the binary of the agent: the requested one, the only one, or the only one whose name begins with `pmda`.
 fn binary(package: &Value, wanted: Option<&str>) -> Result<String, String> {
     let all: Vec<&str> =
         list(&package["targets"]).filter(|target| is_binary(target)).map(|target| text(target, "name")).collect();
@@ -244,7 +249,12 @@ mod tests {
             (None, None, "several/", "package several has several binaries; choose one with --bin: tool, pmdaa, pmdab"),
             (None, Some("x"), "several/", "package several has no binary x, but tool, pmdaa, pmdab"),
             (None, None, "none/", "package none has no binary; an agent's is src/main.rs with pmda::main!"),
-            (None, None, "other/", "package other does not depend on pcp-pmda, so it is no agent of this framework"),
+            (
+                None,
+                None,
+                "other/",
+                "package other does not depend on pcp-pmda, so it is not an agent of this framework",
+            ),
         ] {
             assert_eq!(choose(package, bin, located), Err(expected.to_owned()));
         }

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// What a new agent begins as.
+/// Template of a new agent.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Template {
     /// Single values, an own option, and a value that clients can store
@@ -15,7 +15,7 @@ pub(crate) enum Template {
     Dynamic,
 }
 
-/// What the text of a template becomes.
+/// Values that replace those of a template.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity<'a> {
     /// Name of the agent.
@@ -64,7 +64,7 @@ impl Identity<'_> {
     /// Puts the name, the type and the domain of the agent into a text.
     fn adopt(&self, text: &str) -> String {
         let domain = format!("const DOMAIN: u16 = {};", self.domain);
-        // The domain first: the name is the only foreign text.
+        // The domain is replaced first, because the name is the only text that could contain it.
         text.replace(DOMAIN, &domain).replace("Template", &type_name(self.name)).replace("template", self.name)
     }
 }
@@ -81,7 +81,7 @@ fn type_name(name: &str) -> String {
     if IN_USE.split(' ').any(|name| name == camel) { camel + "Agent" } else { camel }
 }
 
-/// Names that `pmda::prelude`, the templates or Rust use.
+/// Words that `pmda::prelude`, the templates or Rust use.
 const IN_USE: &str = "Agent ArgumentDef Args Atom Background Box Cache Catalog Client Clients Column ConfigFile Duration \
     Dynamic Err Error FromArgMatches HashMap InDomDef Inst Instances Item LabelSet Local MetricDef None \
     Ok Option Options Path PathBuf PollSet Request Result Row Self Serial Setup Some Start String Type \

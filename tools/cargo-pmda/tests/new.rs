@@ -70,7 +70,7 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
              /nonexistent: No such file or directory (os error 2)"
                 .to_owned(),
         ),
-        (&["x", "--path", checkout], format!("{checkout}: no checkout of pcp-rs: there is no crate pcp-pmda")),
+        (&["x", "--path", checkout], format!("{checkout}: not a checkout of pcp-rs: it has no crate pcp-pmda")),
     ] {
         assert_eq!(refused(dir.path(), &[&["new"], arguments].concat()), format!("cargo-pmda: {expected}\n"));
     }
@@ -86,8 +86,11 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["remove"], "PCP is not installed (there is no /nonexistent/etc/pcp.env)"),
         (&["run", "-t", "soon"], "invalid value 'soon' for '--interval <TIME>'"),
         (&["run"], "could not find `Cargo.toml`"),
+        (&["help"], "cargo pmda --help lists the commands"),
         (&["check", "--manifest-path", "/nonexistent"], "manifest path `/nonexistent` does not exist"),
         (&["check", "--limit", "soon"], "invalid value 'soon' for '--limit <SECONDS>'"),
+        (&["check", "--limit=-1"], "invalid value '-1' for '--limit <SECONDS>'"),
+        (&["check", "--timeout", "nan"], "invalid value 'nan' for '--timeout <SECONDS>'"),
         (&["pmns", "--release", "--profile", "dev"], "cannot be used with"),
         (&["install", "--dso", "--inet", "4000"], "cannot be used with"),
     ] {

@@ -13,16 +13,14 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
-use pcp_collector::{Address, Channel as _, Collector, Error, Launch, LoadError, SharedObject, Stream};
+use pcp_collector::{Address, Channel as _, Error, Launch, LoadError, SharedObject, Stream};
 use pcp_pdu::FrameError;
 use pcp_pdu::codec::Writer;
 use pcp_pdu::handshake::{Attr, Features, encode_creds, encode_error};
 use pcp_pdu::{HEADER, Header, Pdu, PduType};
-use pmapi::debug::Debug;
 use pmda::dso::abi::Interface;
 
-use crate::console::{Console, err};
-use crate::trace::{Trace, Way};
+use crate::console::{Console, Way, err};
 
 /// Agent that exchanges PDUs, whatever its state. A process continues after the connection closes, until it notices.
 pub(crate) struct Agent {
@@ -36,15 +34,15 @@ pub(crate) struct Agent {
     is_socket: bool,
     /// Descriptor from which PDUs are read, for messages.
     fd: i32,
-    trace: Trace,
+    console: Console,
     child: Option<Child>,
-    /// Whether the connection closes without a word.
+    /// Whether the connection closes without the error with which pmcd ends a client.
     is_left: bool,
 }
 
 /// Kind of connection.
 enum Link {
-    Stream(Box<Collector<Stream>>),
+    Stream(Stream),
     Shared(Box<SharedObject>),
 }
 
@@ -63,9 +61,13 @@ impl Reply {
 
 impl Agent {
     /// Starts a program and connects to its standard input and output.
-    pub(crate) fn start(program: &[u8], arguments: &[Vec<u8>], trace: &Trace, console: &Console) -> io::Result<Self> {
+    pub(crate) fn start<'a>(
+        program: &[u8],
+        arguments: impl Iterator<Item = &'a [u8]>,
+        console: &Console,
+    ) -> io::Result<Self> {
         let mut command = Command::new(OsStr::from_bytes(program));
-        command.args(arguments.iter().map(|word| OsStr::from_bytes(word)));
+        command.args(arguments.map(OsStr::from_bytes));
         let (stream, child) = match Launch::pipe(command).open() {
             Ok(process) => process.into_parts(),
             Err(Error::Spawn { source, .. }) if !matches!(source.kind(), WouldBlock | OutOfMemory) => {
@@ -77,68 +79,48 @@ impl Agent {
             Err(Error::Spawn { source, .. } | Error::Io(source)) => return Err(source),
             Err(e) => return Err(io::Error::other(e)),
         };
-        let mut agent = Agent::new(stream, program, trace);
+        let mut agent = Agent::new(Link::Stream(stream), program, console);
         agent.child = child;
         Ok(agent)
     }
 
     /// Connects to an agent that listens.
-    pub(crate) fn connect(address: &Address, name: &[u8], trace: &Trace) -> io::Result<Self> {
-        let mut agent = Agent::new(Stream::socket(address.connect()?)?, name, trace);
+    pub(crate) fn connect(address: &Address, name: &[u8], console: &Console) -> io::Result<Self> {
+        let stream = Stream::socket(address.connect()?)?;
+        let mut agent = Agent::new(Link::Stream(stream), name, console);
         agent.is_socket = true;
         Ok(agent)
     }
 
-    fn new(stream: Stream, name: &[u8], trace: &Trace) -> Self {
-        let fd = stream.descriptor().map_or(-1, |fd| fd.as_raw_fd());
-        let mut collector = Collector::new(stream);
-        collector.set_timeout(None);
-        Agent {
-            link: Link::Stream(Box::new(collector)),
-            name: name.to_owned(),
-            version: None,
-            has_profile: false,
-            is_socket: false,
-            fd,
-            trace: trace.clone(),
-            child: None,
-            is_left: false,
-        }
-    }
-
     /// Loads an agent from a shared object.
-    pub(crate) fn load(path: &[u8], init: &str, domain: i32, trace: &Trace) -> Result<Self, LoadError> {
-        let object = SharedObject::open_with_debug(OsStr::from_bytes(path).as_ref(), init, domain, trace.options())?;
+    pub(crate) fn load(path: &[u8], init: &str, domain: i32, console: &Console) -> Result<Self, LoadError> {
+        let object = SharedObject::open_with_debug(OsStr::from_bytes(path).as_ref(), init, domain, console.options())?;
         let (version, interface) = (object.pmapi(), object.interface());
         let (entry, asked) = (object.entry(), Interface::challenge(0).interface);
         let challenge = format!("challenge: pmda_interface={asked:#x} pmapi_version=2");
-        trace.line("pdu", format_args!("DSO init {init}->{entry:#x}() domain=0 {challenge}"));
-        trace.line("pdu", format_args!("DSO has domain={domain} pmda_interface={interface} pmapi_version={version}"));
-        Ok(Agent {
-            link: Link::Shared(Box::new(object)),
-            name: path.to_owned(),
-            version: Some(version),
-            has_profile: false,
-            is_socket: false,
-            fd: -1,
-            trace: trace.clone(),
-            child: None,
-            is_left: false,
-        })
+        console.trace("pdu", format_args!("DSO init {init}->{entry:#x}() domain=0 {challenge}"));
+        console
+            .trace("pdu", format_args!("DSO has domain={domain} pmda_interface={interface} pmapi_version={version}"));
+        let mut agent = Agent::new(Link::Shared(Box::new(object)), path, console);
+        agent.version = Some(version);
+        Ok(agent)
     }
 
-    /// Keeps a shared object loaded until the process ends.
-    pub(crate) fn kept(mut self) -> Agent {
-        if let Link::Shared(object) = &mut self.link {
-            object.keep_loaded();
-        }
-        self
+    fn new(link: Link, name: &[u8], console: &Console) -> Self {
+        let fd = match &link {
+            Link::Stream(stream) => stream.descriptor().map_or(-1, |fd| fd.as_raw_fd()),
+            Link::Shared(_) => -1,
+        };
+        let (name, console) = (name.to_owned(), console.clone());
+        let (version, child, has_profile, is_socket, is_left) = (None, None, false, false, false);
+        Agent { link, name, version, has_profile, is_socket, fd, console, child, is_left }
     }
 
-    /// Passes debug options on to the libpcp of a shared object.
-    pub(crate) fn set_debug(&self, options: Debug) {
-        if let Link::Shared(object) = &self.link {
-            object.set_debug(options);
+    /// Returns the shared object, if the agent is one.
+    pub(crate) fn object(&mut self) -> Option<&mut SharedObject> {
+        match &mut self.link {
+            Link::Shared(object) => Some(object),
+            Link::Stream(_) => None,
         }
     }
 
@@ -157,9 +139,9 @@ impl Agent {
 
     /// Sends an attribute of the client.
     pub(crate) fn attribute(&mut self, attr: Attr<'_>) -> Result<(), i32> {
-        match &mut self.link {
-            Link::Shared(object) => object.attribute(0, attr).map_err(pmapi::Error::code),
-            Link::Stream(_) => self.send(|out| attr.encode(out, 0)),
+        match self.object() {
+            Some(object) => object.attribute(0, attr).map_err(pmapi::Error::code),
+            None => self.send(|out| attr.encode(out, 0)),
         }
     }
 
@@ -169,12 +151,9 @@ impl Agent {
     }
 
     /// Exchanges versions; the agent sends first. An agent that does not respond stays connected.
-    pub(crate) fn exchange_versions(&mut self, seconds: u32, console: &Console) {
-        let name = String::from_utf8_lossy(&self.name).into_owned();
-        self.set_timeout(Some(Duration::from_secs(seconds.into())));
-        let received = self.receive();
-        self.set_timeout(None);
-        match received {
+    pub(crate) fn exchange_versions(&mut self, seconds: u32) {
+        let (name, console) = (String::from_utf8_lossy(&self.name).into_owned(), self.console.clone());
+        match self.receive_within(Some(Duration::from_secs(seconds.into()))) {
             Ok(reply) if reply.header.pdu == PduType::CREDS => {
                 if let Err(code) = self.answer_creds(&reply) {
                     let code = error_text(code);
@@ -184,18 +163,12 @@ impl Agent {
             }
             Ok(reply) => {
                 err!(console, "pmdaversion: expecting PDU_CREDS, got PDU type {}\n", reply.header.pdu);
-                self.trace.show_recent();
+                console.show_recent();
             }
             Err(0) => err!(console, "pmdaversion: expecting PDU_CREDS, got EOF\n"),
             Err(code) => err!(console, "__pmGetPDU({}): {}\n", self.fd, error_text(code)),
         }
         err!(console, "Warning: no version exchange with PMDA {name} after {seconds} secs\n");
-    }
-
-    fn set_timeout(&mut self, timeout: Option<Duration>) {
-        if let Link::Stream(collector) = &mut self.link {
-            collector.set_timeout(timeout);
-        }
     }
 
     fn answer_creds(&mut self, reply: &Reply) -> Result<(), i32> {
@@ -211,14 +184,14 @@ impl Agent {
         let mut bytes = Vec::new();
         encode(&mut bytes).map_err(pmapi::Error::code)?;
         let header = Header::parse(&bytes).ok().flatten().ok_or(pmapi::Error::IPC.code())?;
-        let collector = match &mut self.link {
-            Link::Stream(collector) => collector,
+        let stream = match &mut self.link {
+            Link::Stream(stream) => stream,
             Link::Shared(object) => return object.send(&bytes, None).map_err(|e| e.code().code()),
         };
-        self.trace.show(Way::Sent, self.fd, header, &bytes);
-        let code = match collector.send_bytes(&bytes) {
+        self.console.show_pdu(Way::Sent, self.fd, header, &bytes);
+        let code = match stream.send(&bytes, None) {
             Ok(()) => {
-                self.trace.note(Way::Sent, self.fd, header);
+                self.console.note_pdu(Way::Sent, self.fd, header);
                 return Ok(());
             }
             Err(Error::Closed) if !self.is_socket => pmapi::Error::from_errno(Errno::EPIPE as i32),
@@ -230,7 +203,7 @@ impl Agent {
         } else {
             ("non-socket write()", format!("error {} from oserror()", code.code()))
         };
-        self.trace.line("pdu", format_args!("__pmXmitPDU: {kind} result -1 != {}\n__pmXmitPDU: {why}", header.len));
+        self.console.trace("pdu", format_args!("__pmXmitPDU: {kind} result -1 != {}\n__pmXmitPDU: {why}", header.len));
         Err(code.code())
     }
 
@@ -247,75 +220,67 @@ impl Agent {
 
     /// Waits for a PDU. The error is a code of libpcp, or 0 at the end of the agent's output.
     pub(crate) fn receive(&mut self) -> Result<Reply, i32> {
-        let fd = self.fd;
-        let collector = match &mut self.link {
-            Link::Stream(collector) => collector,
+        self.receive_within(None)
+    }
+
+    fn receive_within(&mut self, timeout: Option<Duration>) -> Result<Reply, i32> {
+        let (mut bytes, fd, console) = (Vec::new(), self.fd, &self.console);
+        let stream = match &mut self.link {
+            Link::Stream(stream) => stream,
             Link::Shared(object) => {
-                let mut bytes = Vec::new();
                 let header = object.receive(&mut bytes, None).map_err(|e| e.code().code())?;
                 return Ok(Reply { header, bytes });
             }
         };
-        let e = match collector.receive_bytes() {
-            Ok((header, bytes)) => {
-                self.trace.note(Way::Received, fd, header);
-                self.trace.show(Way::Received, fd, header, bytes);
-                return Ok(Reply { header, bytes: bytes.to_owned() });
+        match stream.receive(&mut bytes, timeout) {
+            Ok(header) => {
+                console.note_pdu(Way::Received, fd, header);
+                console.show_pdu(Way::Received, fd, header, &bytes);
+                return Ok(Reply { header, bytes });
             }
-            Err(e) => e,
-        };
-        match e {
-            Error::Closed => return Err(0),
-            Error::TimedOut(_) => return Err(pmapi::Error::TIMEOUT.code()),
-            Error::CutShort(have) => {
-                self.notify_cut_short(have);
-                self.discard(have);
+            Err(Error::Closed) => return Err(0),
+            Err(Error::TimedOut(_)) => return Err(pmapi::Error::TIMEOUT.code()),
+            // Bytes that are not a PDU are skipped.
+            Err(Error::CutShort(have)) => {
+                notify_cut_short(console, fd, have, stream.unread());
+                stream.discard(have);
             }
-            Error::Frame(FrameError::TooShort(len) | FrameError::TooLong(len)) => {
-                self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} illegal PDU len={len} in hdr"));
-                self.discard(HEADER);
+            Err(Error::Frame(FrameError::TooShort(len) | FrameError::TooLong(len))) => {
+                console.notify("Error", format_args!("__pmGetPDU: fd={fd} illegal PDU len={len} in hdr"));
+                stream.discard(HEADER);
             }
-            Error::Frame(FrameError::BadType(code)) => {
-                self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} illegal PDU type={code} in hdr"));
-                self.discard(HEADER);
+            Err(Error::Frame(FrameError::BadType(code))) => {
+                console.notify("Error", format_args!("__pmGetPDU: fd={fd} illegal PDU type={code} in hdr"));
+                stream.discard(HEADER);
             }
-            _ => {}
+            Err(_) => {}
         }
         Err(pmapi::Error::IPC.code())
     }
+}
 
-    /// Skips bytes that are not a PDU.
-    fn discard(&mut self, bytes: usize) {
-        if let Link::Stream(collector) = &mut self.link {
-            collector.channel_mut().discard(bytes);
-        }
-    }
-
-    fn notify_cut_short(&self, have: usize) {
-        let Link::Stream(collector) = &self.link else { return };
-        let (fd, bytes) = (self.fd, collector.channel().unread());
-        let word = |at: usize| bytes.get(4 * at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
-        let Some(len) = word(0) else {
-            return self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} hdr read: bad len={have}"));
-        };
-        let first = have.min(HEADER);
-        let (want, got) = ((len as usize).saturating_sub(first), have - first);
-        self.trace.notify("Error", format_args!("__pmGetPDU: fd={fd} data read: have {first}, want {want}, got {got}"));
-        let Some(pdu) = word(1) else { return };
-        let from = word(2).map_or_else(String::new, |from| format!(" from={from:#x}"));
-        self.trace.notify("Error", format_args!("__pmGetPDU: PDU hdr: len={len:#x} type={pdu:#x}{from}"));
-    }
+/// Shows that the agent's output ended within a PDU, after `have` bytes of it.
+fn notify_cut_short(console: &Console, fd: i32, have: usize, bytes: &[u8]) {
+    let word = |at: usize| bytes.get(4 * at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
+    let Some(len) = word(0) else {
+        return console.notify("Error", format_args!("__pmGetPDU: fd={fd} hdr read: bad len={have}"));
+    };
+    let first = have.min(HEADER);
+    let (want, got) = ((len as usize).saturating_sub(first), have - first);
+    console.notify("Error", format_args!("__pmGetPDU: fd={fd} data read: have {first}, want {want}, got {got}"));
+    let Some(pdu) = word(1) else { return };
+    let from = word(2).map_or_else(String::new, |from| format!(" from={from:#x}"));
+    console.notify("Error", format_args!("__pmGetPDU: PDU hdr: len={len:#x} type={pdu:#x}{from}"));
 }
 
 impl Drop for Agent {
-    /// Sends the error with which pmcd ends a client; the connection closes afterwards.
+    /// Sends the error with which pmcd ends a client; the connection closes afterwards. Unloading a shared object ends
+    /// its client.
     fn drop(&mut self) {
-        if self.is_left || self.interface().is_some() {
-            // Unloading a shared object ends its client.
-            return;
+        if !self.is_left && self.interface().is_none() {
+            // Sending fails if the agent has ended.
+            let _ = self.send(|out| encode_error(out, 0, Err(pmapi::Error::NOTCONN)));
         }
-        // Sending fails if the agent has ended.
-        let _ = self.send(|out| encode_error(out, 0, Err(pmapi::Error::NOTCONN)));
     }
 }
 

@@ -38,29 +38,12 @@ pub(crate) fn service(name: &str) -> Option<i32> {
     port(&fs::read_to_string("/etc/services").unwrap_or_default(), name)
 }
 
-fn port(services: &str, name: &str) -> Option<i32> {
+/// Returns the port of a service in a text like `/etc/services`.
+pub(crate) fn port(services: &str, name: &str) -> Option<i32> {
     services.lines().find_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();
         let (first, port) = (words.next()?, words.next()?);
         let port = port.split('/').next()?.parse::<u16>().ok()?;
         (first == name || words.any(|alias| alias == name)).then_some(port.into())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes() {
-        assert_eq!((name(5), name(16), name(0), name(17)), (Some("username"), Some("exclusive"), None, None));
-        assert_eq!((key(b"uid"), key(b"authorize"), key(b"UID"), key(b"protocol")), (Some(11), Some(4), None, None));
-    }
-
-    #[test]
-    fn services() {
-        let text = "# a comment\nssh\t\t22/tcp\t\t# Secure Shell\nhttp 80/tcp www www-http\nbad\nworse x/tcp\n";
-        assert_eq!((port(text, "ssh"), port(text, "www-http")), (Some(22), Some(80)));
-        assert_eq!((port(text, "Secure"), port(text, "worse"), port(text, "bad")), (None, None, None));
-    }
 }

@@ -23,17 +23,8 @@ impl State {
             out!(self.console, " {}", OrNull(*pmid));
         }
         out!(self.console, "\n");
-        let mut descs = Vec::new();
-        if self.getdesc || self.getiname {
-            for pmid in pmids {
-                match self.desc_first(*pmid) {
-                    Ok(desc) => descs.push(desc),
-                    Err(status) if status < 0 => return Err(status),
-                    // The fetch shows the end of the agent too.
-                    Err(_) => descs.push(RawDesc::default()),
-                }
-            }
-        }
+        let described = if self.getdesc || self.getiname { pmids } else { &[] };
+        let descs = described.iter().map(|pmid| self.desc_or_default(*pmid)).collect::<Asked<Vec<_>>>()?;
         if self.profile_changed {
             self.trace_call("profile");
         }
@@ -48,11 +39,24 @@ impl State {
         Ok(())
     }
 
+    /// Requests a descriptor for another request, which shows the end of the agent too. The debug option `pdu` shows
+    /// that of a connected agent.
+    fn desc_or_default(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
+        let desc = match self.desc(pmid) {
+            Err(0..) => return Ok(RawDesc::default()),
+            desc => desc?,
+        };
+        if self.pdus("pdu").is_some() {
+            out!(self.console, "{desc}\n");
+        }
+        Ok(desc)
+    }
+
     /// Decodes a result. The debug option `pdu` shows it.
     fn result<'a>(&self, reply: &'a Reply) -> Asked<ResultPdu<'a>> {
-        let Some(Pdu::Result(result)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeResult")) };
-        if self.pdus().has("pdu") {
-            self.console.err_bytes(&self.shown(&result, &reply.bytes));
+        let Some(Pdu::Result(result)) = reply.pdu() else { return self.undecodable("__pmDecodeResult") };
+        if let Some(console) = self.pdus("pdu") {
+            console.err_bytes(&self.shown(&result, &reply.bytes));
         }
         Ok(result)
     }
@@ -98,11 +102,7 @@ impl State {
     pub(crate) fn store(&mut self, pmid: Option<PmId>, text: &[u8]) -> Asked {
         const FAILED: Status = pmapi::Error::VALUE.code();
         out!(self.console, "PMID: {}\nGetting description...\n", OrNull(pmid));
-        let desc = match self.desc_first(pmid) {
-            Ok(desc) => desc,
-            Err(status) if status < 0 => return Err(status),
-            Err(_) => RawDesc::default(),
-        };
+        let desc = self.desc_or_default(pmid)?;
         if self.profile_changed {
             out!(self.console, "Sending Profile...\n");
             self.send_profile()?;
@@ -112,7 +112,7 @@ impl State {
             .ask_with(Wrong::Text, PduType::RESULT, |out| encode_fetch(out, 0, 0, [desc.pmid].into_iter()))
             .map_err(|_| FAILED)?;
         let result = self.result(&reply)?;
-        if self.trace.has("fetch") {
+        if self.console.has("fetch") {
             self.console.out_bytes(&self.shown(&result, &reply.bytes));
         }
         let atom = self.parse(desc.ty, text).ok_or(FAILED)?;
@@ -143,44 +143,36 @@ impl State {
         if !shared {
             out!(self.console, "Sending Result...\n");
         }
-        if let Ok(bytes) = &sealed {
-            if let Ok(Some(header)) = Header::parse(bytes) {
-                let _ = self.result(&Reply { header, bytes: bytes.clone() });
+        if let Some((header, bytes)) = sealed.as_ref().ok().and_then(|bytes| Some((Header::parse(bytes).ok()??, bytes)))
+        {
+            let _ = self.result(&Reply { header, bytes: bytes.clone() });
+        }
+        let reply = self.ask(PduType::ERROR, |out| sealed.map(|bytes| out.extend(bytes)))?;
+        match reply.pdu() {
+            _ if shared => Ok(()),
+            Some(Pdu::Error(error)) => {
+                if error.code < 0 {
+                    out!(self.console, "Error PDU: {}\n", error_text(error.code));
+                }
+                Err(error.code)
             }
+            _ => self.undecodable("__pmDecodeError"),
         }
-        let reply = self.ask(PduType::ERROR, |out| {
-            out.extend(sealed?);
-            Ok(())
-        })?;
-        if shared {
-            return Ok(());
-        }
-        let Some(Pdu::Error(error)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeError")) };
-        if error.code < 0 {
-            out!(self.console, "Error PDU: {}\n", error_text(error.code));
-        }
-        Err(error.code)
     }
 
     /// Parses a value of a type. Shows the reason of a failure.
     fn parse<'a>(&self, ty: i32, text: &'a [u8]) -> Option<Atom<'a>> {
         let name = Type::name_of(ty);
-        let Some(parsed) = Type::from_code(ty).ok().and_then(|ty| number::parse(text, ty)) else {
-            out!(self.console, "Error: dbpmda does not support storing into {name} metrics\n");
-            return None;
-        };
-        match parsed {
-            Ok((atom, true)) => Some(atom),
-            Ok((_, false)) => {
+        match Type::from_code(ty).ok().and_then(|ty| number::parse(text, ty)) {
+            Some(Ok((atom, true))) => return Some(atom),
+            Some(Ok((_, false))) => {
                 self.console.out_bytes(&[b"Error: Value \"", text].concat());
                 out!(self.console, "\" is incompatible with metric type (PM_TYPE_{name})\n");
-                None
             }
-            Err(code) => {
-                out!(self.console, "Error: Decoding value: {code}\n");
-                None
-            }
+            Some(Err(code)) => out!(self.console, "Error: Decoding value: {code}\n"),
+            None => out!(self.console, "Error: dbpmda does not support storing into {name} metrics\n"),
         }
+        None
     }
 
     fn has_values(&self, pmid: Option<PmId>, set: &ValueSet<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! Parser: turns tokens into commands.
+//! Grammar: turns tokens into commands.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,11 +6,45 @@ use std::os::unix::ffi::OsStrExt as _;
 use pcp_collector::Address;
 use pmapi::{InDom, OrNull, PmId};
 
-use crate::command::{Change, Command, Form, Labels, Subject, Which};
 use crate::scanner::Scanner;
 use crate::source::Source;
 use crate::token::{Token, Word};
 use crate::{attribute, help};
+
+/// Complete command: a keyword and its arguments. An empty line has neither.
+pub(crate) type Command = Option<(Word, Vec<Arg>)>;
+
+/// Argument of a command. Identifiers are as typed: `None` for `PM_ID_NULL` and `PM_INDOM_NULL`, possibly of another
+/// domain than the agent's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Arg {
+    Word(Word),
+    Metric(Option<PmId>),
+    InDom(Option<InDom>),
+    /// Number of an instance, an attribute, a domain, or of seconds.
+    Number(i32),
+    /// Name, path or text in quotes.
+    Text(Vec<u8>),
+    /// Address, and its name in messages.
+    Socket(Address, Vec<u8>),
+}
+
+impl Arg {
+    /// Returns the PMID of a metric.
+    pub(crate) fn metric(&self) -> Option<Option<PmId>> {
+        if let Arg::Metric(pmid) = self { Some(*pmid) } else { None }
+    }
+
+    /// Parses an optional number. Returns 0 if it is missing.
+    pub(crate) fn number(&self) -> i32 {
+        if let Arg::Number(number) = self { *number } else { 0 }
+    }
+
+    /// Returns a text.
+    pub(crate) fn text(&self) -> Option<&[u8]> {
+        if let Arg::Text(text) = self { Some(text) } else { None }
+    }
+}
 
 /// Context of the parser. Names and debug options take effect when they are read, so that an error is marked at the
 /// right word.
@@ -43,51 +77,72 @@ impl<M: Meaning> Parser<'_, M> {
     /// Parses a command.
     pub(crate) fn command(mut self) -> Parsed<Command> {
         let word = match self.token() {
-            Token::Eol => return Ok(Command::Nothing),
+            Token::Eol => return Ok(None),
             Token::Word(word) if word == Word::Help || help::is_command(word) => word,
             // An unterminated last line does not count.
-            _ if self.source.has_ended() => return Ok(Command::Nothing),
+            _ if self.source.has_ended() => return Ok(None),
             _ => return Err(self.error("Unrecognized command")),
         };
-        let first = self.token();
-        match (word, first) {
-            (Word::Help, Token::Eol) => Ok(Command::Help(None, Form::Full)),
-            (Word::Help, Token::Word(word)) if help::is_command(word) => {
-                self.end(Command::Help(Some(word), Form::Full))
+        let mut args = Vec::new();
+        loop {
+            let mut token = self.token();
+            match (word, &*args) {
+                _ if token == Token::Eol && is_complete(word, &args) => break,
+                (Word::Fetch, [_, ..]) | (Word::Debug, [Arg::Text(_), ..]) if token == Token::Comma => {
+                    token = self.token();
+                }
+                _ => {}
             }
-            (Word::Close, Token::Eol) => Ok(Command::Close),
-            (Word::Quit, Token::Eol) => Ok(Command::Quit),
-            (Word::Status, Token::Eol) => Ok(Command::Status),
-            (Word::NameSpace, token) => self.path_of(token, Command::NameSpace),
-            (Word::Close | Word::Help | Word::Quit | Word::Status, _) => Err(self.syntax()),
-            (word, Token::Eol) => Ok(Command::Help(Some(word), Form::Usage)),
-            (Word::Attr, token) => self.attr(token),
-            (Word::Children, Token::Name(name)) => self.end(Command::Children(name)),
-            (Word::Debug, token) => self.debug(token),
-            (Word::Desc, token) => {
-                let pmid = self.metric(token)?;
-                self.end(Command::Desc(pmid))
+            args.push(self.argument(word, &args, token)?);
+            match &*args {
+                [Arg::Word(Word::Pipe), _] => {
+                    args.extend(self.words().into_iter().map(Arg::Text));
+                    break;
+                }
+                [_, Arg::Socket(..)] => break,
+                _ => {}
             }
-            (Word::Fetch, token) => self.fetch(token),
-            (Word::GetDesc, Token::Word(Word::On)) => self.end(Command::GetDesc(true)),
-            (Word::GetDesc, Token::Word(Word::Off)) => self.end(Command::GetDesc(false)),
-            (Word::GetIname, Token::Word(Word::On)) => self.end(Command::GetIname(true)),
-            (Word::GetIname, Token::Word(Word::Off)) => self.end(Command::GetIname(false)),
-            (Word::Instance, token) => self.instance(token),
-            (Word::Label, token) => self.label(token),
-            (Word::Name, Token::Number3(parts)) => self.end(Command::Names(pmid(parts))),
-            (Word::Open, token) => self.open(token),
-            (Word::PmId, Token::Name(name)) => self.end(Command::PmId(name)),
-            (Word::Profile, token) => self.profile(token),
-            (Word::Store, token) => self.store(token),
-            (Word::Text, token) => self.text(token),
-            (Word::Timer, Token::Word(Word::On)) => self.end(Command::Timer(true)),
-            (Word::Timer, Token::Word(Word::Off)) => self.end(Command::Timer(false)),
-            (Word::Traverse, Token::Name(name)) => self.end(Command::Traverse(name)),
-            (Word::Wait, Token::Number(seconds)) => self.end(Command::Wait(seconds as u32)),
-            (Word::Watch, token) => self.path_of(token, Command::Watch),
-            _ => Err(self.syntax()),
         }
+        Ok(Some((word, args)))
+    }
+
+    /// Parses the next argument of a command, whose kind depends on the arguments before it.
+    fn argument(&mut self, word: Word, args: &[Arg], token: Token) -> Parsed<Arg> {
+        use Word as W;
+        Ok(match (word, args, token) {
+            (W::Help, [], Token::Word(topic)) if help::is_command(topic) => Arg::Word(topic),
+            (W::GetDesc | W::GetIname | W::Timer, [], Token::Word(word @ (W::On | W::Off)))
+            | (W::Open, [], Token::Word(word @ (W::Dso | W::Pipe | W::Socket)))
+            | (W::Profile, [_], Token::Word(word @ (W::All | W::None | W::Add | W::Delete)))
+            | (W::Debug, [], Token::Word(word @ (W::All | W::None)))
+            | (W::Label, [], Token::Word(word @ (W::Context | W::Domain | W::Cluster | W::Item | W::Instances)))
+            | (W::Label | W::Text, [], Token::Word(word @ W::InDom)) => Arg::Word(word),
+            (W::Debug, [] | [Arg::Text(_), ..], token) => self.debug(token)?,
+            (W::Label, [Arg::Word(W::Cluster)], Token::Number(word)) => Arg::Metric(PmId::from_word(word as u32)),
+            (W::Label, [Arg::Word(W::Cluster)], Token::Number2([domain, cluster])) => {
+                Arg::Metric(pmid([domain, cluster, 0]))
+            }
+            (W::Name, [], Token::Number3(parts)) => Arg::Metric(pmid(parts)),
+            (W::Desc | W::Store | W::Text, [], token)
+            | (W::Fetch, _, token)
+            | (W::Label, [Arg::Word(W::Item)], token) => Arg::Metric(self.metric(token)?),
+            (W::Instance | W::Profile, [], token)
+            | (W::Label | W::Text, [Arg::Word(W::InDom | W::Instances)], token) => Arg::InDom(self.indom(token)?),
+            (W::Attr, [], token) => Arg::Number(self.attribute(token)?),
+            (W::Wait, [], Token::Number(number))
+            | (W::Instance, [_], Token::Number(number))
+            | (W::Profile, [_, Arg::Word(W::Add | W::Delete)], Token::Number(number))
+            | (W::Open, [Arg::Word(W::Dso), _, _], Token::Number(number)) => Arg::Number(number),
+            (W::Attr | W::Instance | W::Store, [_], Token::Quoted(text)) => Arg::Text(text),
+            (W::Children | W::PmId | W::Traverse, [], Token::Name(name))
+            | (W::Instance, [_], Token::Name(name))
+            | (W::Open, [Arg::Word(W::Dso), _], Token::Name(name)) => Arg::Text(name.into_bytes()),
+            (W::NameSpace | W::Watch, [], token) | (W::Open, [Arg::Word(W::Dso | W::Pipe)], token) => {
+                Arg::Text(self.path(token)?)
+            }
+            (W::Open, [Arg::Word(W::Socket)], token) => self.socket(token)?,
+            _ => return Err(self.syntax()),
+        })
     }
 
     fn token(&mut self) -> Token {
@@ -103,49 +158,21 @@ impl<M: Meaning> Parser<'_, M> {
         self.error("syntax error")
     }
 
-    /// Parses the end of the line after a command.
-    fn end(&mut self, command: Command) -> Parsed<Command> {
-        match self.token() {
-            Token::Eol => Ok(command),
-            _ => Err(self.syntax()),
-        }
-    }
-
-    fn open(&mut self, kind: Token) -> Parsed<Command> {
-        let Token::Word(kind @ (Word::Dso | Word::Pipe | Word::Socket)) = kind else { return Err(self.syntax()) };
-        let first = self.token();
-        match (kind, first) {
-            (Word::Dso, token) => {
+    fn socket(&mut self, token: Token) -> Parsed<Arg> {
+        match token {
+            Token::Word(Word::Inet) => self.port("inet", Address::Inet),
+            Token::Word(Word::Ipv6) => self.port("ipv6", Address::Ipv6),
+            token => {
+                let token = if token == Token::Word(Word::Unix) { self.token() } else { token };
                 let path = self.path(token)?;
-                let Token::Name(init) = self.token() else { return Err(self.syntax()) };
-                match self.token() {
-                    Token::Eol => Ok(Command::OpenDso { path, init, domain: 0 }),
-                    Token::Number(domain) => self.end(Command::OpenDso { path, init, domain }),
-                    _ => Err(self.syntax()),
-                }
+                // A socket address has room for 107 bytes; as in C, the rest does not count.
+                let socket = OsStr::from_bytes(path.get(..107).unwrap_or(&path)).into();
+                Ok(Arg::Socket(Address::Unix(socket), path))
             }
-            (Word::Pipe, token) => {
-                let program = self.path(token)?;
-                Ok(Command::OpenPipe { program, arguments: self.arguments() })
-            }
-            (_, Token::Word(Word::Inet)) => self.port("inet", Address::Inet),
-            (_, Token::Word(Word::Ipv6)) => self.port("ipv6", Address::Ipv6),
-            (_, Token::Word(Word::Unix)) => {
-                let token = self.token();
-                self.unix(token)
-            }
-            (_, token) => self.unix(token),
         }
     }
 
-    fn unix(&mut self, token: Token) -> Parsed<Command> {
-        let path = self.path(token)?;
-        // A socket address has room for 107 bytes; as in C, the rest does not count.
-        let socket = OsStr::from_bytes(path.get(..107).unwrap_or(&path)).into();
-        Ok(Command::OpenSocket(Address::Unix(socket), path))
-    }
-
-    fn port(&mut self, kind: &str, address: fn(u16) -> Address) -> Parsed<Command> {
+    fn port(&mut self, kind: &str, address: fn(u16) -> Address) -> Parsed<Arg> {
         let port = match self.token() {
             Token::Number(port) => port,
             Token::Quoted(name) => {
@@ -159,13 +186,7 @@ impl<M: Meaning> Parser<'_, M> {
             _ => return Err(self.syntax()),
         };
         // As in C, the lower 16 bits are the port.
-        Ok(Command::OpenSocket(address(port as u16), format!("{kind} port {port}").into_bytes()))
-    }
-
-    /// Parses the rest of a command whose only argument is a path.
-    fn path_of(&mut self, token: Token, command: fn(Vec<u8>) -> Command) -> Parsed<Command> {
-        let path = self.path(token)?;
-        self.end(command(path))
+        Ok(Arg::Socket(address(port as u16), format!("{kind} port {port}").into_bytes()))
     }
 
     /// Returns the path of a file, relative to the working directory if it has no directory.
@@ -182,146 +203,48 @@ impl<M: Meaning> Parser<'_, M> {
     }
 
     /// Reads the rest of the line as words between blanks. Quotes keep blanks and line ends together.
-    fn arguments(&mut self) -> Vec<Vec<u8>> {
-        let mut arguments = Vec::new();
+    fn words(&mut self) -> Vec<Vec<u8>> {
+        let (mut words, mut word, mut quote) = (Vec::new(), Vec::new(), None);
         if self.source.is_line_read() {
-            return arguments;
+            return words;
         }
-        let (mut word, mut quote) = (Vec::new(), None);
         loop {
             match (self.source.next(), quote) {
                 (Some(c), Some(end)) if c == end => quote = None,
-                (Some(c), Some(_)) => word.push(c),
                 (Some(c @ (b'"' | b'\'')), None) => quote = Some(c),
-                (end @ (None | Some(b' ' | b'\t' | b'\n')), _) => {
-                    if !word.is_empty() {
-                        arguments.push(std::mem::take(&mut word));
-                    }
+                (end @ (None | Some(b' ' | b'\t' | b'\n')), None) | (end @ None, _) => {
+                    words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()));
                     if matches!(end, None | Some(b'\n')) {
-                        return arguments;
+                        return words;
                     }
                 }
-                (Some(c), None) => word.push(c),
+                (Some(c), _) => word.push(c),
             }
         }
     }
 
-    fn fetch(&mut self, first: Token) -> Parsed<Command> {
-        let mut pmids = vec![self.metric(first)?];
-        loop {
-            let token = match self.token() {
-                Token::Eol => return Ok(Command::Fetch(pmids)),
-                Token::Comma => self.token(),
-                token => token,
-            };
-            pmids.push(self.metric(token)?);
-        }
-    }
-
-    fn store(&mut self, metric: Token) -> Parsed<Command> {
-        let pmid = self.metric(metric)?;
-        match self.token() {
-            Token::Quoted(value) => self.end(Command::Store(pmid, value)),
-            _ => Err(self.syntax()),
-        }
-    }
-
-    fn text(&mut self, subject: Token) -> Parsed<Command> {
-        let subject = match subject {
-            Token::Word(Word::InDom) => Subject::InDom(self.indom()?),
-            token => Subject::Metric(self.metric(token)?),
-        };
-        self.end(Command::Text(subject))
-    }
-
-    fn instance(&mut self, indom: Token) -> Parsed<Command> {
-        let indom = self.indom_of(indom)?;
-        let which = match self.token() {
-            Token::Eol => return Ok(Command::Instance(indom, Which::All)),
-            Token::Number(number) => Which::Number(number),
-            Token::Quoted(name) => Which::Name(name),
-            Token::Name(name) => Which::Name(name.into_bytes()),
-            _ => return Err(self.syntax()),
-        };
-        self.end(Command::Instance(indom, which))
-    }
-
-    fn profile(&mut self, indom: Token) -> Parsed<Command> {
-        let indom = self.indom_of(indom)?;
-        let change: fn(i32) -> Change = match self.token() {
-            Token::Word(Word::All) => return self.end(Command::Profile(indom, Change::All)),
-            Token::Word(Word::None) => return self.end(Command::Profile(indom, Change::None)),
-            Token::Word(Word::Add) => Change::Add,
-            Token::Word(Word::Delete) => Change::Delete,
-            _ => return Err(self.syntax()),
-        };
-        match self.token() {
-            Token::Number(inst) => self.end(Command::Profile(indom, change(inst))),
-            _ => Err(self.syntax()),
-        }
-    }
-
-    fn label(&mut self, subject: Token) -> Parsed<Command> {
-        let labels = match subject {
-            Token::Word(Word::Context) => Labels::Context,
-            Token::Word(Word::Domain) => Labels::Domain,
-            Token::Word(Word::InDom) => Labels::InDom(self.indom()?),
-            Token::Word(Word::Instances) => Labels::Instances(self.indom()?),
-            Token::Word(Word::Cluster) => match self.token() {
-                Token::Number(word) => Labels::Cluster(PmId::from_word(word as u32)),
-                Token::Number2([domain, cluster]) => Labels::Cluster(pmid([domain, cluster, 0])),
-                _ => return Err(self.syntax()),
-            },
-            Token::Word(Word::Item) => {
-                let token = self.token();
-                Labels::Item(self.metric(token)?)
-            }
-            _ => return Err(self.syntax()),
-        };
-        self.end(Command::Label(labels))
-    }
-
-    fn attr(&mut self, name: Token) -> Parsed<Command> {
-        let (key, text) = match name {
+    fn attribute(&mut self, token: Token) -> Parsed<i32> {
+        let (key, text) = match token {
             Token::Number(key) => (attribute::name(key).map(|_| key), key.to_string()),
             Token::Quoted(name) => (attribute::key(&name), String::from_utf8_lossy(&name).into_owned()),
             _ => return Err(self.syntax()),
         };
-        let Some(key) = key else {
-            return Err(self.error(&clip(format!("Attribute ({text}) is not recognised"))));
-        };
-        match self.token() {
-            Token::Eol => Ok(Command::Attribute(key, None)),
-            Token::Quoted(value) => self.end(Command::Attribute(key, Some(value))),
-            _ => Err(self.syntax()),
-        }
+        key.ok_or_else(|| self.error(&clip(format!("Attribute ({text}) is not recognised"))))
     }
 
-    fn debug(&mut self, mut token: Token) -> Parsed<Command> {
-        if let Token::Word(all @ (Word::All | Word::None)) = token {
-            self.end(Command::Nothing)?;
-            self.meaning.debug(if all == Word::All { "all" } else { "-all" });
-            return Ok(Command::Nothing);
-        }
-        loop {
-            let option = match token {
-                Token::Number(bits) => bits.to_string(),
-                Token::Name(name) | Token::MinusName(name) => name,
-                Token::Word(Word::Fetch) => "fetch".to_owned(),
-                Token::Word(Word::Profile) => "profile".to_owned(),
-                Token::Word(Word::Context) => "context".to_owned(),
-                Token::Word(Word::InDom) => "indom".to_owned(),
-                Token::Word(Word::Attr) => "attr".to_owned(),
-                _ => return Err(self.syntax()),
-            };
-            if !self.meaning.debug(&option) {
-                return Err(self.error(&clip(format!("Bad debug flag ({option})"))));
+    fn debug(&mut self, token: Token) -> Parsed<Arg> {
+        let option = match token {
+            Token::Number(bits) => bits.to_string(),
+            Token::Name(name) | Token::MinusName(name) => name,
+            Token::Word(word @ (Word::Fetch | Word::Profile | Word::Context | Word::InDom | Word::Attr)) => {
+                word.text().to_owned()
             }
-            token = match self.token() {
-                Token::Eol => return Ok(Command::Nothing),
-                Token::Comma => self.token(),
-                token => token,
-            };
+            _ => return Err(self.syntax()),
+        };
+        if self.meaning.debug(&option) {
+            Ok(Arg::Text(option.into_bytes()))
+        } else {
+            Err(self.error(&clip(format!("Bad debug flag ({option})"))))
         }
     }
 
@@ -344,12 +267,7 @@ impl<M: Meaning> Parser<'_, M> {
         Ok(pmid)
     }
 
-    fn indom(&mut self) -> Parsed<Option<InDom>> {
-        let token = self.token();
-        self.indom_of(token)
-    }
-
-    fn indom_of(&mut self, token: Token) -> Parsed<Option<InDom>> {
+    fn indom(&mut self, token: Token) -> Parsed<Option<InDom>> {
         match token {
             Token::Number(word) | Token::Negative(word) => Ok(InDom::from_word(word as u32)),
             Token::Number2([domain, serial]) => {
@@ -359,6 +277,20 @@ impl<M: Meaning> Parser<'_, M> {
             _ => Err(self.syntax()),
         }
     }
+}
+
+/// Returns whether a command may end after its arguments. Most commands without arguments show their usage.
+fn is_complete(word: Word, args: &[Arg]) -> bool {
+    use Word as W;
+    !matches!(
+        (word, args),
+        (W::NameSpace, [])
+            | (W::Store | W::Profile, [_])
+            | (W::Profile, [_, Arg::Word(W::Add | W::Delete)])
+            | (W::Text, [Arg::Word(_)])
+            | (W::Label, [Arg::Word(W::InDom | W::Cluster | W::Item | W::Instances)])
+            | (W::Open, [_] | [_, _])
+    )
 }
 
 /// Returns the PMID with the lower bits of each part that fit into its field.

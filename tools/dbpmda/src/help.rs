@@ -1,22 +1,23 @@
 //! Command `help`.
 
-use crate::command::Form;
 use crate::console::{Console, out};
 use crate::token::Word;
 
 /// Shows the help for a command, or the usage of all commands.
-pub(crate) fn show(command: Option<Word>, form: Form, console: &Console) {
-    if command.is_none() {
-        out!(console, "help [ command ]\n\n");
+pub(crate) fn show(topic: Option<Word>, console: &Console) {
+    let Some(topic) = topic else {
+        let usage: String = COMMANDS.iter().map(|(_, usage, _)| *usage).collect();
+        return out!(console, "help [ command ]\n\n{usage}\n");
+    };
+    for (_, usage, text) in COMMANDS.iter().filter(|(word, ..)| *word == topic) {
+        out!(console, "\n{usage}\n{text}\n");
     }
-    for (_, usage, text) in COMMANDS.iter().filter(|(word, ..)| command.is_none_or(|command| command == *word)) {
-        match form {
-            Form::Full if command.is_some() => out!(console, "\n{usage}\n{text}\n"),
-            _ => out!(console, "{usage}"),
-        }
-    }
-    if command.is_none() {
-        out!(console, "\n");
+}
+
+/// Shows the forms of a command.
+pub(crate) fn usage(command: Word, console: &Console) {
+    for (_, usage, _) in COMMANDS.iter().filter(|(word, ..)| *word == command) {
+        out!(console, "{usage}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use dbpmda::{Console, Input, Options, Session, Source, Terminal, Trace, USAGE};
+use dbpmda::{Console, Input, Options, Session, Source, Terminal, USAGE};
 use pcp_tools::Program;
 use pmda::user::{self, UserError};
 
@@ -45,9 +45,8 @@ fn run() -> Result<(), ExitCode> {
     let program = Program::new(USAGE, 1);
     let args: Args = program.args()?;
     let console = Console::standard();
-    let trace = Trace::new(console.clone());
     let mut is_wrong = !args.words.is_empty();
-    let mut options = trace.options();
+    let mut options = console.options();
     for spec in &args.debug {
         match spec.parse() {
             Ok(named) => options.set(named),
@@ -57,7 +56,7 @@ fn run() -> Result<(), ExitCode> {
             }
         }
     }
-    trace.set_options(options);
+    console.set_options(options);
     let mut creds_timeout = 3;
     for text in &args.creds_timeout {
         match text.parse::<i32>() {
@@ -70,10 +69,12 @@ fn run() -> Result<(), ExitCode> {
     }
     for name in &args.username {
         user::switch(name).map_err(|e| {
-            trace.critical(&match e {
-                UserError::Unknown(name) => format!("cannot find the {name} user to switch to"),
-                e => e.to_string(),
-            });
+            match e {
+                UserError::Unknown(name) => {
+                    console.notify("Critical", format_args!("cannot find the {name} user to switch to"));
+                }
+                e => console.notify("Critical", format_args!("{e}")),
+            }
             program.failure()
         })?;
     }
@@ -95,6 +96,6 @@ fn run() -> Result<(), ExitCode> {
     if args.norc == 0 {
         source = source.with_rc();
     }
-    let session = Session::new(source, console, trace, options).map_err(|_| program.failure())?;
+    let session = Session::new(source, console, options).map_err(|_| program.failure())?;
     session.run().map_err(|_| program.failure())
 }

@@ -5,22 +5,21 @@ use std::path::{Path, PathBuf};
 
 use pcp_derive::{Controls, Definitions, Scope, read_files};
 use pcp_tools::PmIds;
-use pmapi::{Config, Domain, Item, OptionWord as _, OrNull, PmId};
+use pmapi::{Config, Domain, Error, Item, OptionWord as _, OrNull, PmId};
 use pmns::{Node, Tree};
 
 use crate::console::{Console, err};
-use crate::trace::Trace;
 
 /// Names of metrics.
 pub(crate) struct NameSpace {
     tree: Tree,
-    derived: Derived,
+    /// Derived metrics, which exist for clients but not for agents.
+    derived: Definitions,
     /// File to load again after an error: that of `-n`, or `None` for the default name space.
     file: Option<PathBuf>,
     /// File of the last `namespace` command.
     chosen: Option<PathBuf>,
     console: Console,
-    trace: Trace,
     /// Whether the trace has shown the location of the name space.
     located: Cell<bool>,
 }
@@ -29,30 +28,30 @@ pub(crate) struct NameSpace {
 #[derive(Debug)]
 pub struct NoNames;
 
+/// Metrics that libpcp defines itself.
+const ANONYMOUS: [(&str, PmId); 2] = [
+    ("event.flags", PmId::new(Domain::DYNAMIC, Item::new(0, 1))),
+    ("event.missed", PmId::new(Domain::DYNAMIC, Item::new(0, 2))),
+];
+
 impl NameSpace {
     /// Loads the name space of a file, or the default one. Shows the reason of a failure.
-    pub(crate) fn load(file: Option<PathBuf>, console: &Console, trace: &Trace) -> Result<Self, NoNames> {
-        let tree = load(file.as_deref(), console, trace)?;
-        let derived = Derived::load(console);
-        let (console, trace) = (console.clone(), trace.clone());
-        Ok(NameSpace { tree, derived, file, chosen: None, console, trace, located: Cell::new(false) })
+    pub(crate) fn load(file: Option<PathBuf>, console: &Console) -> Result<Self, NoNames> {
+        let (tree, derived) = (load(file.as_deref(), console)?, derived(console));
+        Ok(NameSpace { tree, derived, file, chosen: None, console: console.clone(), located: Cell::new(false) })
     }
 
     /// Replaces the name space by that of a file; if the file is bad, by the first one.
     pub(crate) fn replace(&mut self, path: PathBuf) -> Result<(), NoNames> {
-        let NameSpace { console, trace, .. } = self;
-        let loaded = load(Some(&path), console, trace);
+        let loaded = load(Some(&path), &self.console);
         self.chosen = Some(path);
-        self.tree = match (loaded, &self.file) {
-            (Ok(tree), _) => tree,
-            (Err(NoNames), file) => {
-                match file {
-                    None => err!(console, "dbpmda: Reload default namespace\n"),
-                    Some(file) => err!(console, "dbpmda: Reload namespace from \"{}\"\n", file.display()),
-                }
-                load(file.as_deref(), console, trace)?
+        self.tree = loaded.or_else(|NoNames| {
+            match &self.file {
+                None => err!(self.console, "dbpmda: Reload default namespace\n"),
+                Some(file) => err!(self.console, "dbpmda: Reload namespace from \"{}\"\n", file.display()),
             }
-        };
+            load(self.file.as_deref(), &self.console)
+        })?;
         Ok(())
     }
 
@@ -62,44 +61,33 @@ impl NameSpace {
     }
 
     /// Returns the PMID of a name (pmLookupName(3)). For a dynamic name this is its root.
-    pub(crate) fn lookup(&self, name: &str) -> Result<PmId, pmapi::Error> {
-        if self.trace.has("pmapi") {
+    pub(crate) fn lookup(&self, name: &str) -> Result<PmId, Error> {
+        if self.console.has("pmapi") {
             err!(self.console, "pmLookupName(1, name[0] {name}, ...) <:");
         }
         let found = self.tree.lookup(name);
-        if self.trace.has("pmns") {
+        if self.console.has("pmns") {
             self.trace_location();
             self.trace_lookup(name, found);
         }
-        let found = found.or_else(|code| self.derived.lookup(name).ok_or(code));
-        self.trace.line(
-            "pmapi",
-            format_args!(
-                ":> returns {}",
-                match found {
-                    Ok(pmid) => format!("1 (pmid[0] {pmid})"),
-                    Err(code) => code.to_string(),
-                }
-            ),
-        );
-        self.trace.line(
-            "pmns",
-            format_args!(
-                "pmLookupName(1, ...) -> {}",
-                match found {
-                    Ok(_) => "1".to_owned(),
-                    Err(code) => code.to_string(),
-                }
-            ),
-        );
+        let derived = || self.derived.get(name).map(|definition| definition.pmid());
+        let found = found.or_else(|code| {
+            ANONYMOUS.iter().find(|(known, _)| *known == name).map(|(_, pmid)| *pmid).or_else(derived).ok_or(code)
+        });
+        let (status, pmid) = match found {
+            Ok(pmid) => ("1".to_owned(), format!(" (pmid[0] {pmid})")),
+            Err(code) => (code.to_string(), String::new()),
+        };
+        self.console.trace("pmapi", format_args!(":> returns {status}{pmid}"));
+        self.console.trace("pmns", format_args!("pmLookupName(1, ...) -> {status}"));
         found
     }
 
-    fn trace_lookup(&self, name: &str, found: Result<PmId, pmapi::Error>) {
+    fn trace_lookup(&self, name: &str, found: Result<PmId, Error>) {
         let (count, pmid) = match found {
             Ok(pmid) => (1, Some(Some(pmid))),
             // Not finding a name is not an error in this trace.
-            Err(pmapi::Error::NAME) => (0, Some(None)),
+            Err(Error::NAME) => (0, Some(None)),
             Err(code) => (code.code(), None),
         };
         let pmid = pmid.map_or_else(String::new, |pmid| format!(" PMID: {:#x} {}", pmid.word(), OrNull(pmid)));
@@ -108,7 +96,7 @@ impl NameSpace {
     }
 
     fn trace_location(&self) {
-        if self.trace.has("pmns") && !self.located.replace(true) {
+        if self.console.has("pmns") && !self.located.replace(true) {
             err!(self.console, "pmGetPMNSLocation() -> Local\n");
         }
     }
@@ -122,8 +110,13 @@ impl NameSpace {
     /// Returns all names of a metric (pmNameAll(3)), without a trace.
     pub(crate) fn all_quietly(&self, pmid: Option<PmId>) -> Vec<String> {
         let Some(pmid) = pmid.filter(|pmid| !is_dynamic_root(*pmid)) else { return Vec::new() };
-        let names: Vec<_> = self.tree.names(pmid).collect();
-        if names.is_empty() { self.derived.name(pmid).map(str::to_owned).into_iter().collect() } else { names }
+        let derived = self.derived.iter().map(|definition| (definition.name(), definition.pmid()));
+        let mut others = ANONYMOUS.into_iter().chain(derived);
+        let mut names: Vec<_> = self.tree.names(pmid).collect();
+        if names.is_empty() {
+            names.extend(others.find(|(_, known)| *known == pmid).map(|(name, _)| name.to_owned()));
+        }
+        names
     }
 }
 
@@ -132,23 +125,24 @@ pub(crate) fn is_dynamic_root(pmid: PmId) -> bool {
     pmid.domain() == Domain::DYNAMIC && pmid.item().item() == 0
 }
 
-fn load(file: Option<&Path>, console: &Console, trace: &Trace) -> Result<Tree, NoNames> {
+fn load(file: Option<&Path>, console: &Console) -> Result<Tree, NoNames> {
     let default = pcp_tools::default_name_space();
-    let path = file.unwrap_or(&default).display();
+    let path = file.unwrap_or(&default);
     // The default name space is loaded without a preprocessor.
     let (name, cpp) = file.map_or_else(|| ("(null)".to_owned(), 0), |file| (file.display().to_string(), 1));
-    trace.line("pmns", format_args!("load(name={name}, dupok=1, use_cpp={cpp}) lic case=0 fname={path}"));
-    trace.line("pmns", format_args!("loadascii(dupok=1, use_cpp={cpp}) fname={path}"));
-    let tree = pcp_tools::loader(PmIds::Shared).load(file.unwrap_or(&default)).map_err(|e| {
+    let shown = path.display();
+    console.trace("pmns", format_args!("load(name={name}, dupok=1, use_cpp={cpp}) lic case=0 fname={shown}"));
+    console.trace("pmns", format_args!("loadascii(dupok=1, use_cpp={cpp}) fname={shown}"));
+    let tree = pcp_tools::loader(PmIds::Shared).load(path).map_err(|e| {
         err!(console, "{}", e.diagnostics());
-        let code = pmapi::Error::from(e);
+        let code = Error::from(e);
         match file {
             None => err!(console, "dbpmda: Cannot load default namespace: {code}\n"),
-            Some(file) => err!(console, "dbpmda: Cannot load namespace from \"{}\": {code}\n", file.display()),
+            Some(_) => err!(console, "dbpmda: Cannot load namespace from \"{name}\": {code}\n"),
         }
         NoNames
     })?;
-    if trace.has("pmns") {
+    if console.has("pmns") {
         trace_leaves(tree.root(), console);
         err!(console, "Loaded ASCII PMNS\n");
     }
@@ -165,41 +159,18 @@ fn trace_leaves(node: Node<'_>, console: &Console) {
     node.children().filter(|child| child.pmid().is_none()).for_each(|child| trace_leaves(child, console));
 }
 
-/// Derived metrics, which exist for clients but not for agents.
-struct Derived(Definitions);
-
-/// Metrics that libpcp defines itself.
-const ANONYMOUS: [(&str, PmId); 2] = [
-    ("event.flags", PmId::new(Domain::DYNAMIC, Item::new(0, 1))),
-    ("event.missed", PmId::new(Domain::DYNAMIC, Item::new(0, 2))),
-];
-
-impl Derived {
-    /// Loads the definitions of `$PCP_DERIVED_CONFIG`, or else of PCP's configuration. Shows their mistakes.
-    fn load(console: &Console) -> Derived {
-        let config = Config::load();
-        let default = config.var_dir().join("config/derived");
-        let paths = config.var("PCP_DERIVED_CONFIG").unwrap_or(default.as_os_str()).to_string_lossy();
-        let (mut definitions, mut controls) = (Definitions::new(Scope::Global), Controls::default());
-        read_files(&paths, &mut |path, text| {
-            // A file that cannot be read counts as empty, as in libpcp.
-            let text = text.unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
-            let loaded = definitions.load_text(&path.display().to_string(), &text, &mut controls);
-            loaded.messages.iter().for_each(|message| err!(console, "{message}\n"));
-        });
-        Derived(definitions)
-    }
-
-    fn lookup(&self, name: &str) -> Option<PmId> {
-        let anonymous = ANONYMOUS.iter().find(|(known, _)| *known == name);
-        anonymous.map(|(_, pmid)| *pmid).or_else(|| Some(self.0.get(name)?.pmid()))
-    }
-
-    fn name(&self, pmid: PmId) -> Option<&str> {
-        let anonymous = ANONYMOUS.iter().find(|(_, known)| *known == pmid);
-        anonymous
-            .map(|(name, _)| *name)
-            .or_else(|| Some(self.0.iter().find(|definition| definition.pmid() == pmid)?.name()))
-    }
+/// Loads the definitions of `$PCP_DERIVED_CONFIG`, or else of PCP's configuration. Shows their mistakes.
+fn derived(console: &Console) -> Definitions {
+    let config = Config::load();
+    let default = config.var_dir().join("config/derived");
+    let paths = config.var("PCP_DERIVED_CONFIG").unwrap_or(default.as_os_str()).to_string_lossy();
+    let (mut definitions, mut controls) = (Definitions::new(Scope::Global), Controls::default());
+    read_files(&paths, &mut |path, text| {
+        // A file that cannot be read counts as empty, as in libpcp.
+        let text = text.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let loaded = definitions.load_text(&path.display().to_string(), &text, &mut controls);
+        loaded.messages.iter().for_each(|message| err!(console, "{message}\n"));
+    });
+    definitions
 }

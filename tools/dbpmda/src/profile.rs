@@ -1,18 +1,14 @@
 //! Profile: selection of instances.
 
-use std::fmt::Write as _;
-
 use pcp_pdu::PduType;
 use pcp_pdu::codec::Writer;
-use pcp_pdu::profile::State;
-use pmapi::{Error, InDom, OptionWord as _, OrNull, Result};
-
-use crate::command::Change;
+use pcp_pdu::profile::ProfileState;
+use pmapi::{Error, InDom, OptionWord as _, Result};
 
 /// Profile with its entries and instances in the order of the commands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Profile {
-    state: State,
+    state: ProfileState,
     entries: Vec<Entry>,
 }
 
@@ -20,46 +16,39 @@ pub(crate) struct Profile {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     indom: InDom,
-    state: State,
+    state: ProfileState,
     listed: Vec<i32>,
 }
 
 impl Profile {
-    /// Changes the entry of a domain (pmAddProfile(3), pmDelProfile(3)); without a domain, the whole profile.
-    pub(crate) fn change(&mut self, indom: Option<InDom>, change: Change) -> Result {
+    /// Changes the entry of a domain (pmAddProfile(3), pmDelProfile(3)); without a domain, the whole profile. Without
+    /// an instance, the change is for all of them.
+    pub(crate) fn change(&mut self, indom: Option<InDom>, to: ProfileState, inst: Option<i32>) -> Result {
         let Some(indom) = indom else {
-            let state = match change {
-                Change::All => State::Include,
-                Change::None => State::Exclude,
-                Change::Add(_) | Change::Delete(_) => return Err(Error::PROFILESPEC),
-            };
-            *self = Profile { state, entries: Vec::new() };
+            if inst.is_some() {
+                return Err(Error::PROFILESPEC);
+            }
+            *self = Profile { state: to, entries: Vec::new() };
             return Ok(());
         };
         let at = self.entries.iter().position(|entry| entry.indom == indom).unwrap_or(self.entries.len());
         if at == self.entries.len() {
             // A new entry excludes all instances, even if the first change deletes one.
-            self.entries.push(Entry { indom, state: State::Exclude, listed: Vec::new() });
+            self.entries.push(Entry { indom, state: ProfileState::Exclude, listed: Vec::new() });
         }
         let Some(entry) = self.entries.get_mut(at) else { return Ok(()) };
-        match (change, entry.state) {
-            (Change::All, _) => (entry.state, entry.listed) = (State::Include, Vec::new()),
-            (Change::None, _) => (entry.state, entry.listed) = (State::Exclude, Vec::new()),
-            (Change::Add(inst), State::Include) | (Change::Delete(inst), State::Exclude) => {
-                entry.listed.retain(|other| *other != inst);
-            }
-            (Change::Add(inst) | Change::Delete(inst), _) => {
-                if !entry.listed.contains(&inst) {
-                    entry.listed.push(inst);
-                }
-            }
+        match inst {
+            None => (entry.state, entry.listed) = (to, Vec::new()),
+            Some(inst) if entry.state == to => entry.listed.retain(|other| *other != inst),
+            Some(inst) if !entry.listed.contains(&inst) => entry.listed.push(inst),
+            Some(_) => {}
         }
         Ok(())
     }
 
     /// Appends a PROFILE PDU, with the instances in their order.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result {
-        let word = |state| u32::from(state == State::Exclude);
+        let word = |state| u32::from(state == ProfileState::Exclude);
         let mut w = Writer::new(out, PduType::PROFILE, 0);
         w.u32(0).u32(word(self.state)).count(self.entries.len()).u32(0);
         for entry in &self.entries {
@@ -73,27 +62,21 @@ impl Profile {
 
     /// Returns the output of `__pmDumpProfile`, for the whole profile or for one domain.
     pub(crate) fn dump(&self, of: Option<InDom>) -> String {
-        let name = |state| if state == State::Include { "INCLUDE" } else { "EXCLUDE" };
-        let mut text = format!("Dump Instance Profile state={}, {} profiles", name(self.state), self.entries.len());
-        // Writing to memory does not fail.
-        if let Some(indom) = of {
-            let number = Some(indom).word() as i32;
-            let _ = write!(text, ", dump restricted to indom={number} [{indom}]");
-        }
-        text.push('\n');
+        let name = |state| if state == ProfileState::Include { "INCLUDE" } else { "EXCLUDE" };
+        let number = |indom| Some(indom).word() as i32;
+        let only =
+            of.map_or_else(String::new, |indom| format!(", dump restricted to indom={} [{indom}]", number(indom)));
+        let count = self.entries.len();
+        let mut text = format!("Dump Instance Profile state={}, {count} profiles{only}\n", name(self.state));
         for (at, Entry { indom, state, listed }) in self.entries.iter().enumerate() {
             if of.is_some_and(|of| of != *indom) {
                 continue;
             }
-            let (number, state, count) = (indom.word() as i32, name(*state), listed.len());
-            let indom = OrNull(Some(*indom));
-            let _ = writeln!(text, "\tProfile [{at}] indom={number} [{indom}] state={state} {count} instances");
+            let (number, state, count) = (number(*indom), name(*state), listed.len());
+            text += &format!("\tProfile [{at}] indom={number} [{indom}] state={state} {count} instances\n");
             if !listed.is_empty() {
-                text.push_str("\t\tInstances:");
-                for inst in listed {
-                    let _ = write!(text, " [{inst}]");
-                }
-                text.push('\n');
+                let insts: String = listed.iter().map(|inst| format!(" [{inst}]")).collect();
+                text += &format!("\t\tInstances:{insts}\n");
             }
         }
         text

@@ -7,17 +7,18 @@ use pcp_pdu::desc::RawDesc;
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::instance::{InstancePdu, InstanceReq};
 use pcp_pdu::label::LabelReq;
-use pcp_pdu::metadata::TextReq;
+use pcp_pdu::metadata::{DescReq, TextReq};
 use pcp_pdu::names::{Child, Names, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::{InDom, Inst, LabelLevel, OptionWord as _, OrNull, PmId};
 
 use crate::agent::{Reply, error_text};
 use crate::attribute;
-use crate::command::{Labels, Subject, Which};
-use crate::console::out;
+use crate::console::{err, out};
+use crate::grammar::Arg;
 use crate::show::{self, until_nul};
 use crate::state::State;
+use crate::token::Word;
 use crate::trace_answers as trace;
 
 /// Status of a request as in libpcp: negative after a failure.
@@ -27,6 +28,9 @@ pub(crate) type Status = i32;
 pub(crate) type Asked<T = ()> = Result<T, Status>;
 
 const IPC: Status = pmapi::Error::IPC.code();
+
+/// Largest attribute PDU, in bytes (`LIMIT_AUTH_PDU`).
+const MAX_ATTRIBUTE: usize = 2048;
 
 /// Output for an answer of the wrong type.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,52 +56,62 @@ impl State {
         encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result,
     ) -> Asked<Reply> {
         let Some(agent) = &mut self.agent else { return Err(IPC) };
-        let mut functions = Functions::of(PduType::PROFILE);
+        let (mut sender, mut called) = functions(PduType::PROFILE);
         let sent = agent.send(|out| {
             encode(out)?;
-            functions = Header::parse(out)?.map_or(functions, |header| Functions::of(header.pdu));
+            if let Some(header) = Header::parse(out)? {
+                (sender, called) = functions(header.pdu);
+            }
             Ok(())
         });
+        let received = sent.and_then(|()| agent.receive());
         if agent.interface().is_some() {
-            return self.returned(sent, wanted, functions.dso);
+            let code = match received {
+                Ok(reply) => match reply.pdu() {
+                    Some(Pdu::Error(e)) if e.code < 0 => e.code,
+                    _ if reply.header.pdu == wanted => return Ok(reply),
+                    _ => IPC,
+                },
+                Err(code) => code,
+            };
+            return self.failed(&format!("DSO {called}"), code);
         }
         if let Err(code) = sent {
-            out!(self.console, "Error: {}() failed: {}\n", functions.sender, error_text(code));
-            return Err(code);
+            return self.failed(sender, code);
         }
-        let status = match agent.receive() {
+        let status = match received {
             Ok(reply) if reply.header.pdu == wanted => return Ok(reply),
-            Ok(reply) if reply.header.pdu == PduType::ERROR => return Err(self.show_error(&reply)),
+            Ok(reply) if reply.header.pdu == PduType::ERROR => {
+                let Some(Pdu::Error(error)) = reply.pdu() else { return self.failed("__pmDecodeError", IPC) };
+                out!(self.console, "Error PDU: {}\n", error_text(error.code));
+                return Err(error.code);
+            }
             Ok(reply) => reply.header.pdu.code(),
             Err(code) => code,
         };
         match (status, wrong) {
             (0, _) => out!(self.console, "Error: __pmGetPDU() failed: PDU empty, PMDA may have died\n"),
             (_, Wrong::Number) => out!(self.console, "Error: __pmGetPDU() failed: wrong PDU ({status:x})\n"),
-            (_, Wrong::Text) => out!(self.console, "Error: __pmGetPDU() failed: {}\n", error_text(status)),
+            (_, Wrong::Text) => return self.failed("__pmGetPDU", status),
         }
         Err(status)
     }
 
-    /// Returns the result of a call of a shared object. Shows an error or an answer of another type.
-    fn returned(&mut self, sent: Asked, wanted: PduType, function: &str) -> Asked<Reply> {
-        let Some(agent) = &mut self.agent else { return Err(IPC) };
-        let code = match sent.and_then(|()| agent.receive()) {
-            Ok(reply) => match reply.pdu() {
-                Some(Pdu::Error(e)) if e.code < 0 => e.code,
-                _ if reply.header.pdu == wanted => return Ok(reply),
-                _ => IPC,
-            },
-            Err(code) => code,
-        };
-        out!(self.console, "Error: DSO {function}() failed: {}\n", error_text(code));
+    /// Shows that a function of libpcp or of a shared object has failed.
+    fn failed<T>(&self, function: &str, code: Status) -> Asked<T> {
+        out!(self.console, "Error: {function}() failed: {}\n", error_text(code));
         Err(code)
+    }
+
+    /// Shows that the content of an answer is invalid for its type.
+    pub(crate) fn undecodable<T>(&self, function: &str) -> Asked<T> {
+        self.failed(function, IPC)
     }
 
     /// Traces a call of a shared object, where PCP's dbpmda does.
     pub(crate) fn trace_call(&self, function: &str) {
         if self.interface().is_some() {
-            self.trace.line("pdu", format_args!("DSO {function}()"));
+            self.console.trace("pdu", format_args!("DSO {function}()"));
         }
     }
 
@@ -108,18 +122,6 @@ impl State {
         true
     }
 
-    fn show_error(&self, reply: &Reply) -> Status {
-        let Some(Pdu::Error(error)) = reply.pdu() else { return self.undecodable("__pmDecodeError") };
-        out!(self.console, "Error PDU: {}\n", error_text(error.code));
-        error.code
-    }
-
-    /// Shows that the content of an answer is invalid for its type.
-    pub(crate) fn undecodable(&self, function: &str) -> Status {
-        out!(self.console, "Error: {function}() failed: {}\n", error_text(IPC));
-        IPC
-    }
-
     pub(crate) fn show_desc(&mut self, pmid: Option<PmId>) -> Asked {
         out!(self.console, "PMID: {}\n", OrNull(pmid));
         let desc = self.desc(pmid)?;
@@ -127,21 +129,12 @@ impl State {
         Ok(())
     }
 
-    /// Requests a descriptor for another request. The debug option `pdu` shows that of a connected agent.
-    pub(crate) fn desc_first(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
-        let desc = self.desc(pmid)?;
-        if self.trace.has("pdu") && self.interface().is_none() {
-            out!(self.console, "{desc}\n");
-        }
-        Ok(desc)
-    }
-
     /// Requests a descriptor. The debug option `pdu` shows that of a shared object.
-    fn desc(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
+    pub(crate) fn desc(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
         self.trace_call("desc");
-        let reply = self.ask(PduType::DESC, |out| pcp_pdu::metadata::DescReq { pmid }.encode(out, 0))?;
-        let desc = RawDesc::decode(&reply.bytes).ok_or_else(|| self.undecodable("__pmDecodeDesc"))?;
-        if self.trace.has("pdu") && self.interface().is_some() {
+        let reply = self.ask(PduType::DESC, |out| DescReq { pmid }.encode(out, 0))?;
+        let Some(desc) = RawDesc::decode(&reply.bytes) else { return self.undecodable("__pmDecodeDesc") };
+        if self.console.has("pdu") && self.interface().is_some() {
             out!(self.console, "{desc}\n");
         }
         Ok(desc)
@@ -151,9 +144,7 @@ impl State {
     pub(crate) fn send_profile(&mut self) -> Asked {
         let Some(agent) = self.agent.as_mut().filter(|_| self.profile_changed) else { return Ok(()) };
         if let Err(code) = agent.send(|out| self.profile.encode(out)) {
-            let sender = if self.interface().is_some() { "DSO profile" } else { "__pmSendProfile" };
-            out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
-            return Err(code);
+            return self.failed(if self.interface().is_some() { "DSO profile" } else { "__pmSendProfile" }, code);
         }
         agent.has_profile = true;
         self.profile_changed = false;
@@ -168,12 +159,11 @@ impl State {
         }
     }
 
-    pub(crate) fn instance(&mut self, indom: Option<InDom>, which: &Which) -> Asked {
+    pub(crate) fn instance(&mut self, indom: Option<InDom>, which: Option<&Arg>) -> Asked {
         out!(self.console, "pmInDom: {}\n", OrNull(indom));
         let (inst, name) = match which {
-            Which::All => (None, None),
-            Which::Number(number) => (Inst::from_word(*number as u32), None),
-            Which::Name(name) => (None, Some(name.as_slice())),
+            Some(Arg::Number(number)) => (Inst::from_word(*number as u32), None),
+            which => (None, which.and_then(Arg::text)),
         };
         self.trace_call("instance");
         let reply = self.ask(PduType::INSTANCE, |out| InstanceReq { indom, inst, name }.encode(out, 0))?;
@@ -189,22 +179,23 @@ impl State {
     }
 
     fn instances<'a>(&self, reply: &'a Reply) -> Asked<InstancePdu<'a>> {
-        let Some(Pdu::Instance(instances)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeInstance")) };
-        trace::instances(&self.pdus(), &instances);
+        let Some(Pdu::Instance(instances)) = reply.pdu() else { return self.undecodable("__pmDecodeInstance") };
+        trace::instances(self.pdus("indom"), &instances);
         Ok(instances)
     }
 
-    pub(crate) fn text(&mut self, subject: Subject) -> Asked {
+    pub(crate) fn text(&mut self, subject: &[Arg]) -> Asked {
         const ONELINE: i32 = 1;
         const HELP: i32 = 2;
         let (ident, kind) = match subject {
-            Subject::Metric(pmid) => {
+            [.., Arg::InDom(indom)] => {
+                out!(self.console, "pmInDom: {}\n", OrNull(*indom));
+                (indom.word(), 8)
+            }
+            subject => {
+                let pmid = subject.first().and_then(Arg::metric).flatten();
                 out!(self.console, "PMID: {}\n", OrNull(pmid));
                 (pmid.word(), 4)
-            }
-            Subject::InDom(indom) => {
-                out!(self.console, "pmInDom: {}\n", OrNull(indom));
-                (indom.word(), 8)
             }
         };
         // The status is that of the second request.
@@ -215,7 +206,7 @@ impl State {
 
     fn show_text(&mut self, request: TextReq, none: &str, [before, after]: [&str; 2]) -> Asked {
         let reply = self.ask(PduType::TEXT, |out| request.encode(out, 0))?;
-        let Some(Pdu::Text(text)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeText")) };
+        let Some(Pdu::Text(text)) = reply.pdu() else { return self.undecodable("__pmDecodeText") };
         match until_nul(text.text) {
             [] => out!(self.console, "{none}\n"),
             text => self.console.out_bytes(&[before.as_bytes(), text, after.as_bytes(), b"\n"].concat()),
@@ -223,25 +214,10 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn labels(&mut self, labels: Labels) -> Asked {
-        let (ident, level) = match labels {
-            Labels::Context => (u32::MAX, LabelLevel::Context),
-            Labels::Domain => (u32::MAX, LabelLevel::Domain),
-            Labels::InDom(indom) => {
-                out!(self.console, "pmInDom: {}\n", OrNull(indom));
-                (indom.word(), LabelLevel::InDom)
-            }
-            Labels::Cluster(pmid) => {
-                let name = OrNull(pmid).to_string();
-                out!(self.console, "Cluster: {}\n", name.rsplit_once('.').map_or(&*name, |(cluster, _)| cluster));
-                (pmid.word(), LabelLevel::Cluster)
-            }
-            Labels::Item(pmid) => {
-                out!(self.console, "PMID: {}\n", OrNull(pmid));
-                (pmid.word(), LabelLevel::Item)
-            }
-            Labels::Instances(indom) => {
-                out!(self.console, "Instances of pmInDom: {}\n", OrNull(indom));
+    pub(crate) fn labels(&mut self, subject: &[Arg]) -> Asked {
+        let (ident, level) = match subject {
+            [Arg::Word(Word::Instances), Arg::InDom(indom)] => {
+                out!(self.console, "Instances of pmInDom: {}\n", OrNull(*indom));
                 if self.interface().is_some() {
                     self.share_profile();
                 } else {
@@ -250,11 +226,26 @@ impl State {
                 }
                 (indom.word(), LabelLevel::Instances)
             }
+            [_, Arg::InDom(indom)] => {
+                out!(self.console, "pmInDom: {}\n", OrNull(*indom));
+                (indom.word(), LabelLevel::InDom)
+            }
+            [Arg::Word(Word::Cluster), Arg::Metric(pmid)] => {
+                let name = OrNull(*pmid).to_string();
+                out!(self.console, "Cluster: {}\n", name.rsplit_once('.').map_or(&*name, |(cluster, _)| cluster));
+                (pmid.word(), LabelLevel::Cluster)
+            }
+            [_, Arg::Metric(pmid)] => {
+                out!(self.console, "PMID: {}\n", OrNull(*pmid));
+                (pmid.word(), LabelLevel::Item)
+            }
+            [Arg::Word(Word::Domain)] => (u32::MAX, LabelLevel::Domain),
+            _ => (u32::MAX, LabelLevel::Context),
         };
         let request = LabelReq { ident, bits: level.code() as i32 };
         let reply = self.ask(PduType::LABEL, |out| request.encode(out, 0))?;
-        let Some(Pdu::Label(labels)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeLabel")) };
-        trace::labels(&self.pdus(), &labels);
+        let Some(Pdu::Label(labels)) = reply.pdu() else { return self.undecodable("__pmDecodeLabel") };
+        trace::labels(self.pdus("labels"), &labels);
         match self.interface() {
             Some(_) if labels.is_empty() => out!(self.console, "Info: DSO label() returns 0\n"),
             _ => show::labels(&labels, &self.console),
@@ -264,60 +255,53 @@ impl State {
 
     pub(crate) fn names_of(&mut self, pmid: Option<PmId>) -> Asked {
         out!(self.console, "PMID: {}\n", OrNull(pmid));
-        trace::ids(&self.pdus(), "__pmSendIDList", &[pmid]);
-        let reply = self.ask(PduType::PMNS_NAMES, |out| encode_ids(out, 0, 0, &[pmid]))?;
-        self.show_names("name", &self.names_in(&reply)?);
-        Ok(())
+        trace::ids(self.pdus("pmns"), "__pmSendIDList", &[pmid]);
+        self.show_names("name", |out| encode_ids(out, 0, 0, &[pmid]))
     }
 
-    pub(crate) fn pmid_of(&mut self, name: &str) -> Asked {
-        out!(self.console, "Metric: {name}\n");
-        trace::names(&self.pdus(), "__pmSendNameList", [(None, name.as_bytes())].into_iter());
-        let names = [(Node::Leaf, name.as_bytes())];
-        let reply = self.ask(PduType::PMNS_IDS, |out| encode_names(out, 0, Statuses::Omitted, names))?;
+    pub(crate) fn pmid_of(&mut self, name: &[u8]) -> Asked {
+        out!(self.console, "Metric: {}\n", String::from_utf8_lossy(name));
+        trace::names(self.pdus("pmns"), "__pmSendNameList", [(None, name)].into_iter());
+        let reply = self.ask(PduType::PMNS_IDS, |out| encode_names(out, 0, Statuses::Omitted, [(Node::Leaf, name)]))?;
         match reply.pdu() {
             Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => {
                 let pmid = ids.pmids().next().flatten();
-                trace::ids(&self.pdus(), "__pmDecodeIDList", &[pmid]);
+                trace::ids(self.pdus("pmns"), "__pmDecodeIDList", &[pmid]);
                 out!(self.console, "   {}\n", OrNull(pmid));
                 Ok(())
             }
-            _ => Err(self.undecodable("__pmDecodeIDList")),
+            _ => self.undecodable("__pmDecodeIDList"),
         }
     }
 
-    pub(crate) fn children(&mut self, name: &str) -> Asked {
-        out!(self.console, "Metric: {name}\n");
-        trace::name_request(&self.pdus(), name, PduType::PMNS_CHILD, 1);
-        let child = Child { statuses: Statuses::Included, name: name.as_bytes() };
+    pub(crate) fn children(&mut self, name: &[u8]) -> Asked {
+        self.begin_names(name, PduType::PMNS_CHILD, 1);
+        let child = Child { statuses: Statuses::Included, name };
         let reply = self.ask(PduType::PMNS_NAMES, |out| child.encode(out, 0))?;
-        let names = self.names_in(&reply)?;
-        self.warn_of_none("children", &names);
-        for (node, name) in names.iter() {
+        for (node, name) in self.names_in(&reply, "children")?.iter() {
             let node = if node == Some(Node::NonLeaf) { "non-leaf" } else { "leaf" };
             out!(self.console, "   {node:>8} {}\n", String::from_utf8_lossy(until_nul(name)));
         }
         Ok(())
     }
 
-    pub(crate) fn traverse(&mut self, name: &str) -> Asked {
+    pub(crate) fn traverse(&mut self, name: &[u8]) -> Asked {
+        self.begin_names(name, PduType::PMNS_TRAVERSE, 0);
+        self.show_names("children", |out| Traverse { name }.encode(out, 0))
+    }
+
+    /// Shows the request for the names below a name.
+    fn begin_names(&self, name: &[u8], pdu: PduType, subtype: i32) {
+        let name = String::from_utf8_lossy(name);
         out!(self.console, "Metric: {name}\n");
-        trace::name_request(&self.pdus(), name, PduType::PMNS_TRAVERSE, 0);
-        let traverse = Traverse { name: name.as_bytes() };
-        let reply = self.ask(PduType::PMNS_NAMES, |out| traverse.encode(out, 0))?;
-        self.show_names("children", &self.names_in(&reply)?);
-        Ok(())
+        if let Some(console) = self.pdus("pmns") {
+            err!(console, "SendNameReq: from=0 name=\"{name}\" pdu={pdu} subtype={subtype}\n");
+        }
     }
 
-    fn names_in<'a>(&self, reply: &'a Reply) -> Asked<Names<'a>> {
-        let Some(Pdu::Names(names)) = reply.pdu() else { return Err(self.undecodable("__pmDecodeNameList")) };
-        trace::names(&self.pdus(), "__pmDecodeNameList", names.iter());
-        Ok(names)
-    }
-
-    fn show_names(&self, function: &str, names: &Names<'_>) {
-        self.warn_of_none(function, names);
-        for (node, name) in names.iter() {
+    fn show_names(&mut self, function: &str, encode: impl FnOnce(&mut Vec<u8>) -> pmapi::Result) -> Asked {
+        let reply = self.ask(PduType::PMNS_NAMES, encode)?;
+        for (node, name) in self.names_in(&reply, function)?.iter() {
             // A shared object returns the kind of each name only for a traversal.
             match node.filter(|_| self.interface().is_some()) {
                 Some(Node::NonLeaf) => out!(self.console, "   non-leaf "),
@@ -326,64 +310,52 @@ impl State {
             }
             out!(self.console, "{}\n", String::from_utf8_lossy(until_nul(name)));
         }
+        Ok(())
     }
 
-    fn warn_of_none(&self, function: &str, names: &Names<'_>) {
+    fn names_in<'a>(&self, reply: &'a Reply, function: &str) -> Asked<Names<'a>> {
+        let Some(Pdu::Names(names)) = reply.pdu() else { return self.undecodable("__pmDecodeNameList") };
+        trace::names(self.pdus("pmns"), "__pmDecodeNameList", names.iter());
         if self.interface().is_some() && names.is_empty() {
             out!(self.console, "Warning: DSO {function}() returns 0\n");
         }
+        Ok(names)
     }
 
     pub(crate) fn attribute(&mut self, key: i32, value: Option<&[u8]>) -> Asked {
         let name = attribute::name(key).unwrap_or_default();
-        let shown = value.unwrap_or(b"''");
-        self.console.out_bytes(&[b"Attribute: ", name.as_bytes(), b"=", shown, b"\n"].concat());
-        trace::attribute(&self.pdus(), key, value);
+        self.console.out_bytes(&[b"Attribute: ", name.as_bytes(), b"=", value.unwrap_or(b"''"), b"\n"].concat());
+        trace::attribute(self.pdus("attr"), key, value);
         let Some(agent) = &mut self.agent else { return Err(IPC) };
         let shared = agent.interface().is_some();
         let sent = match value {
-            _ if shared => agent.attribute(Attr { attribute: Attribute::new(key), value: value.unwrap_or_default() }),
-            Some(value) if value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
-            Some(value) => agent.attribute(Attr { attribute: Attribute::new(key), value }),
-            None => agent.send_words(PduType::ATTR, &[key as u32]),
+            None if !shared => agent.send_words(PduType::ATTR, &[key as u32]),
+            Some(value) if !shared && value.len() + 1 >= MAX_ATTRIBUTE => Err(IPC),
+            value => agent.attribute(Attr { attribute: Attribute::new(key), value: value.unwrap_or_default() }),
         };
-        match sent {
-            Ok(()) => out!(self.console, "Success\n"),
-            Err(code) => {
-                let sender = if shared { "DSO attribute" } else { "__pmSendAuth" };
-                out!(self.console, "Error: {sender}() failed: {}\n", error_text(code));
-            }
+        if let Err(code) = sent {
+            return self.failed(if shared { "DSO attribute" } else { "__pmSendAuth" }, code);
         }
-        sent
+        out!(self.console, "Success\n");
+        Ok(())
     }
 }
 
-/// Largest attribute PDU, in bytes (`LIMIT_AUTH_PDU`).
-const MAX_ATTRIBUTE: usize = 2048;
-
-/// C functions of a request, as named in messages: that which sends its PDU, and that of a shared object.
-#[derive(Clone, Copy)]
-struct Functions {
-    sender: &'static str,
-    dso: &'static str,
-}
-
-impl Functions {
-    fn of(request: PduType) -> Functions {
-        let (sender, dso) = match request {
-            PduType::DESC_REQ => ("__pmSendDescReq", "desc"),
-            PduType::FETCH => ("__pmSendFetch", "fetch"),
-            PduType::INSTANCE_REQ => ("__pmSendInstanceReq", "instance"),
-            PduType::TEXT_REQ => ("__pmSendTextReq", "text"),
-            PduType::RESULT => ("__pmSendResult", "store"),
-            PduType::PMNS_IDS => ("__pmSendIDList", "name"),
-            // As in PCP's dbpmda.
-            PduType::PMNS_NAMES => ("__pmSendIDList", "pmid"),
-            PduType::PMNS_CHILD => ("__pmSendChildReq", "children"),
-            PduType::PMNS_TRAVERSE => ("__pmSendTraversePMNS", "children"),
-            PduType::LABEL_REQ => ("__pmSendLabelReq", "label"),
-            _ => ("__pmSendProfile", "profile"),
-        };
-        Functions { sender, dso }
+/// Returns the names of the C functions of a request, for messages: the function that sends its PDU, and the function
+/// of a shared object.
+fn functions(request: PduType) -> (&'static str, &'static str) {
+    match request {
+        PduType::DESC_REQ => ("__pmSendDescReq", "desc"),
+        PduType::FETCH => ("__pmSendFetch", "fetch"),
+        PduType::INSTANCE_REQ => ("__pmSendInstanceReq", "instance"),
+        PduType::TEXT_REQ => ("__pmSendTextReq", "text"),
+        PduType::RESULT => ("__pmSendResult", "store"),
+        PduType::PMNS_IDS => ("__pmSendIDList", "name"),
+        // As in PCP's dbpmda.
+        PduType::PMNS_NAMES => ("__pmSendIDList", "pmid"),
+        PduType::PMNS_CHILD => ("__pmSendChildReq", "children"),
+        PduType::PMNS_TRAVERSE => ("__pmSendTraversePMNS", "children"),
+        PduType::LABEL_REQ => ("__pmSendLabelReq", "label"),
+        _ => ("__pmSendProfile", "profile"),
     }
 }

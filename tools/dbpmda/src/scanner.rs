@@ -13,14 +13,14 @@ use crate::token::{Token, Word};
 pub(crate) struct Scanner {
     /// Characters that have been read and are not part of a token yet.
     pending: VecDeque<u8>,
-    /// Whether any text without white space may be a path. A word that a path may follow sets this until there is a
-    /// path, so it stays set when a name comes instead.
+    /// Whether any text without white space may be a path. A word that a path may follow sets this, and the next path
+    /// clears it. A name does not clear it.
     path: bool,
     ended: bool,
 }
 
-/// Makes a token of its text. Returns `None` for white space, and a message for text that is not a token.
-type Make = fn(&[u8]) -> Result<Option<Token>, String>;
+/// Makes a token of its text.
+type Make = fn(&[u8]) -> Token;
 
 impl Scanner {
     /// Returns the next token. Invalid text is an error, after which the search continues in the next line.
@@ -29,8 +29,9 @@ impl Scanner {
             let Some((len, make)) = self.longest(source) else { return Token::End };
             let text: Vec<u8> = self.pending.drain(..len).collect();
             match make(&text) {
-                Ok(None) => {}
-                Ok(Some(token)) => {
+                Token::Blank => {}
+                Token::Invalid(message) => source.error(&message),
+                token => {
                     match &token {
                         Token::Path(_) => self.path = false,
                         Token::Word(word) => self.path |= word.opens_path(),
@@ -38,7 +39,6 @@ impl Scanner {
                     }
                     return token;
                 }
-                Err(message) => source.error(&message),
             }
         }
     }
@@ -48,12 +48,10 @@ impl Scanner {
         let first = self.peek(0, source)?;
         let token = self.rule(first, source);
         let path = if self.path { self.run(0, |c| !matches!(c, b' ' | b'\t' | b'\n'), source) } else { 0 };
-        match token {
-            Some((len, _)) if path > len => Some((path, |text| Ok(Some(Token::Path(text.to_owned()))))),
-            None if path > 0 => Some((path, |text| Ok(Some(Token::Path(text.to_owned()))))),
-            None => Some((1, |_| Err("Illegal character".to_owned()))),
-            token => token,
+        if path > token.map_or(0, |(len, _)| len) {
+            return Some((path, |text| Token::Path(text.to_owned())));
         }
+        token.or(Some((1, |_| Token::Invalid("Illegal character".to_owned()))))
     }
 
     /// Finds the token, other than a path, that begins with a character.
@@ -63,40 +61,39 @@ impl Scanner {
         Some(match first {
             b'a'..=b'z' | b'A'..=b'Z' => (self.run(1, is_name, source), |text| {
                 let name = string(text);
-                Ok(Some(Word::parse(&name).map_or(Token::Name(name), Token::Word)))
+                Word::parse(&name).map_or(Token::Name(name), Token::Word)
             }),
-            b'-' if is_letter => (self.run(2, is_name, source), |text| Ok(Some(Token::MinusName(string(text))))),
+            b'-' if is_letter => (self.run(2, is_name, source), |text| Token::MinusName(string(text))),
             b'-' => match self.run(1, |c| c.is_ascii_digit(), source) {
                 1 => return None,
-                len => (len, |text| Ok(Some(Token::Negative(number(text, 10))))),
+                len => (len, |text| Token::Negative(number(text, 10))),
             },
             b'$' if is_letter => {
-                let is_macro = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
-                (self.run(2, is_macro, source), |_| Ok(Some(Token::Macro)))
+                (self.run(2, |c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-'), source), |_| Token::Macro)
             }
             b'0'..=b'9' => self.numbers(first, source),
             b'"' | b'\'' => return self.quoted(first, source),
             b'#' => {
                 let len = self.run(1, |c| c != b'\n', source);
                 self.peek(len, source)?;
-                (len + 1, |_| Ok(Some(Token::Eol)))
+                (len + 1, |_| Token::Eol)
             }
-            b' ' | b'\t' | b'\r' => (self.run(1, |c| matches!(c, b' ' | b'\t' | b'\r'), source), |_| Ok(None)),
-            b'\n' => (1, |_| Ok(Some(Token::Eol))),
-            b'?' => (1, |_| Ok(Some(Token::Word(Word::Help)))),
-            b',' => (1, |_| Ok(Some(Token::Comma))),
-            b'=' | b'+' => (1, |_| Ok(Some(Token::Operator))),
+            b' ' | b'\t' | b'\r' => (self.run(1, |c| matches!(c, b' ' | b'\t' | b'\r'), source), |_| Token::Blank),
+            b'\n' => (1, |_| Token::Eol),
+            b'?' => (1, |_| Token::Word(Word::Help)),
+            b',' => (1, |_| Token::Comma),
+            b'=' | b'+' => (1, |_| Token::Operator),
             _ => return None,
         })
     }
 
-    /// Finds a hexadecimal number, or up to three decimal numbers with dots between.
+    /// Finds a hexadecimal number, or up to three decimal numbers separated by dots.
     fn numbers(&mut self, first: u8, source: &mut Source) -> (usize, Make) {
         let is_digit = |c: u8| c.is_ascii_digit();
         if first == b'0' && matches!(self.peek(1, source), Some(b'x' | b'X')) {
             let len = self.run(2, is_digit, source);
             if len > 2 {
-                return (len, |text| Ok(Some(Token::Number(number(text.get(2..).unwrap_or_default(), 16)))));
+                return (len, |text| Token::Number(number(text.get(2..).unwrap_or_default(), 16)));
             }
         }
         let (mut len, mut count) = (self.run(1, is_digit, source), 1);
@@ -108,9 +105,9 @@ impl Scanner {
             count += 1;
         }
         let make: Make = match count {
-            1 => |text| Ok(Some(Token::Number(number(text, 10)))),
-            2 => |text| Ok(Some(Token::Number2(parts(text)))),
-            _ => |text| Ok(Some(Token::Number3(parts(text)))),
+            1 => |text| Token::Number(number(text, 10)),
+            2 => |text| Token::Number2(parts(text)),
+            _ => |text| Token::Number3(parts(text)),
         };
         (len, make)
     }
@@ -122,8 +119,8 @@ impl Scanner {
         }
         let len = self.run(1, |c| c != quote && c != b'\n', source);
         Some(match self.peek(len, source)? {
-            b'\n' => (len + 1, |text| Err(format!("Expected {}", char::from(text[0])))),
-            _ => (len + 1, |text| Ok(Some(Token::Quoted(text.get(1..text.len() - 1).unwrap_or_default().to_owned())))),
+            b'\n' => (len + 1, |text| Token::Invalid(format!("Expected {}", char::from(text[0])))),
+            _ => (len + 1, |text| Token::Quoted(text.get(1..text.len() - 1).unwrap_or_default().to_owned())),
         })
     }
 

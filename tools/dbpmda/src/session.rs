@@ -7,32 +7,20 @@ use std::process::Command as Process;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::Command;
 use crate::console::{Console, out};
-use crate::grammar::Parser;
-use crate::names::{NameSpace, NoNames};
+use crate::grammar::{Arg, Meaning as _, Parser};
+use crate::names::NoNames;
 use crate::scanner::Scanner;
 use crate::source::Source;
-use crate::state::State;
-use crate::trace::Trace;
+use crate::state::{Options, State};
+use crate::token::Word;
 use crate::{help, status};
 
 /// Session of dbpmda: its input, and the state that commands change.
 pub struct Session {
     source: Source,
     scanner: Scanner,
-    pub(crate) state: State,
-}
-
-/// Settings of a session.
-#[derive(Debug)]
-pub struct Options {
-    /// File of the name space; `None` for the default name space.
-    pub names: Option<PathBuf>,
-    /// Seconds to wait for an agent's CREDS PDU.
-    pub creds_timeout: u32,
-    /// Whether shared objects stay loaded, so that valgrind still knows their functions at the end.
-    pub keep_objects: bool,
+    state: State,
 }
 
 impl Session {
@@ -40,10 +28,8 @@ impl Session {
     ///
     /// # Errors
     /// [`NoNames`] if the name space cannot be loaded. The console has shown the reason.
-    pub fn new(source: Source, console: Console, trace: Trace, options: Options) -> Result<Self, NoNames> {
-        let names = NameSpace::load(options.names, &console, &trace)?;
-        let state = State::new(names, console, trace, options.creds_timeout, options.keep_objects);
-        Ok(Session { source, scanner: Scanner::default(), state })
+    pub fn new(source: Source, console: Console, options: Options) -> Result<Self, NoNames> {
+        Ok(Session { source, scanner: Scanner::default(), state: State::new(console, options)? })
     }
 
     /// Executes the commands up to `quit` or the end of the input.
@@ -54,14 +40,11 @@ impl Session {
     pub fn run(mut self) -> Result<(), NoNames> {
         loop {
             let Session { source, scanner, state } = &mut self;
-            let command = Parser { source, scanner, meaning: state }.command().unwrap_or(Command::Nothing);
-            match command {
-                // These commands do not include the end of the line, so they count even in an unterminated last line.
-                Command::OpenPipe { program, arguments } => self.state.open_pipe(&program, &arguments),
-                Command::OpenSocket(address, name) => self.state.open_socket(&address, &name),
-                _ if self.source.has_ended() => {}
-                Command::Quit => return Ok(()),
-                command => self.execute(command)?,
+            match (Parser { source, scanner, meaning: state }).command() {
+                Ok(Some((Word::Quit, args))) if args.is_empty() => return Ok(()),
+                Ok(Some((word, args))) => self.execute(word, &args)?,
+                // The parser has shown the error.
+                Ok(None) | Err(_) => {}
             }
             if self.source.has_ended() {
                 if self.source.is_interactive() {
@@ -72,28 +55,41 @@ impl Session {
         }
     }
 
-    fn execute(&mut self, command: Command) -> Result<(), NoNames> {
+    fn execute(&mut self, word: Word, args: &[Arg]) -> Result<(), NoNames> {
         let Session { source, state, .. } = self;
-        match command {
-            Command::Nothing | Command::Quit | Command::OpenPipe { .. } | Command::OpenSocket(..) => {}
-            Command::Help(topic, form) => help::show(topic, form, &state.console),
-            Command::OpenDso { path, init, domain } => state.open_dso(&path, &init, domain),
-            Command::Profile(indom, change) => state.change_profile(indom, change, source),
-            Command::Watch(path) => watch(&path),
-            Command::NameSpace(path) => {
-                state.names.replace(PathBuf::from(OsStr::from_bytes(&path)))?;
+        // As in PCP's dbpmda, also if opening fails and the old agent stays.
+        state.profile_changed |= word == Word::Open && !args.is_empty();
+        match (word, args) {
+            (Word::Help, []) => help::show(None, &state.console),
+            (Word::Help, [Arg::Word(topic)]) => help::show(Some(*topic), &state.console),
+            (Word::Status, _) => status::show(state),
+            (Word::Close, _) if state.agent.is_some() => state.agent = None,
+            (word, []) if word != Word::Close => help::usage(word, &state.console),
+            (Word::Open, [Arg::Word(Word::Pipe), Arg::Text(program), arguments @ ..]) => {
+                state.open_pipe(program, arguments.iter().filter_map(Arg::text));
             }
-            Command::Status => status::show(state),
-            Command::Timer(on) => state.timer = on,
-            Command::GetDesc(on) => state.getdesc = on,
-            Command::GetIname(on) => state.getiname = on,
-            Command::Wait(seconds) => {
+            (Word::Open, [_, Arg::Socket(address, name)]) => state.open_socket(address, name),
+            (Word::Open, [_, Arg::Text(path), Arg::Text(init), domain @ ..]) => {
+                let domain = domain.first().map_or(0, Arg::number);
+                state.open_dso(path, &String::from_utf8_lossy(init), domain);
+            }
+            (Word::Profile, [Arg::InDom(indom), Arg::Word(change), inst @ ..]) => {
+                state.change_profile(*indom, *change, inst.first().map(Arg::number), source);
+            }
+            (Word::Watch, [Arg::Text(path)]) => watch(path),
+            (Word::NameSpace, [Arg::Text(path)]) => state.names.replace(PathBuf::from(OsStr::from_bytes(path)))?,
+            (Word::Debug, [Arg::Word(all)]) => _ = state.debug(if *all == Word::All { "all" } else { "-all" }),
+            // The parser has set these options.
+            (Word::Debug, _) => {}
+            (Word::Timer, [Arg::Word(on)]) => state.timer = *on == Word::On,
+            (Word::GetDesc, [Arg::Word(on)]) => state.getdesc = *on == Word::On,
+            (Word::GetIname, [Arg::Word(on)]) => state.getiname = *on == Word::On,
+            (Word::Wait, [Arg::Number(seconds)]) => {
                 state.console.flush();
-                thread::sleep(Duration::from_secs(seconds.into()));
+                thread::sleep(Duration::from_secs((*seconds as u32).into()));
             }
             _ if state.agent.is_none() => source.warn("No PMDA currently opened"),
-            Command::Close => state.agent = None,
-            request => state.request(request),
+            _ => state.request(word, args),
         }
         Ok(())
     }
@@ -101,22 +97,22 @@ impl Session {
 
 impl State {
     /// Sends a request to the agent. With `timer on`, shows its duration unless the request failed.
-    fn request(&mut self, request: Command) {
+    fn request(&mut self, word: Word, args: &[Arg]) {
         let start = Instant::now();
-        let asked = match request {
-            Command::Desc(pmid) => self.show_desc(pmid),
-            Command::Fetch(pmids) => self.fetch(&pmids),
-            Command::Store(pmid, value) => self.store(pmid, &value),
-            Command::Text(subject) => self.text(subject),
-            Command::Instance(indom, which) => self.instance(indom, &which),
-            Command::Label(labels) => self.labels(labels),
-            Command::Attribute(..) if self.is_too_old(6, "authentication") => Ok(()),
-            Command::Attribute(key, value) => self.attribute(key, value.as_deref()),
+        let asked = match (word, args) {
+            (Word::Desc, [Arg::Metric(pmid)]) => self.show_desc(*pmid),
+            (Word::Fetch, metrics) => self.fetch(&metrics.iter().filter_map(Arg::metric).collect::<Vec<_>>()),
+            (Word::Store, [Arg::Metric(pmid), Arg::Text(value)]) => self.store(*pmid, value),
+            (Word::Text, subject) => self.text(subject),
+            (Word::Instance, [Arg::InDom(indom), which @ ..]) => self.instance(*indom, which.first()),
+            (Word::Label, subject) => self.labels(subject),
+            (Word::Attr, _) if self.is_too_old(6, "authentication") => Ok(()),
+            (Word::Attr, [Arg::Number(key), value @ ..]) => self.attribute(*key, value.first().and_then(Arg::text)),
             _ if self.is_too_old(4, "dynamic metric names") => Ok(()),
-            Command::Names(pmid) => self.names_of(pmid),
-            Command::PmId(name) => self.pmid_of(&name),
-            Command::Children(name) => self.children(&name),
-            Command::Traverse(name) => self.traverse(&name),
+            (Word::Name, [Arg::Metric(pmid)]) => self.names_of(*pmid),
+            (Word::PmId, [Arg::Text(name)]) => self.pmid_of(name),
+            (Word::Children, [Arg::Text(name)]) => self.children(name),
+            (Word::Traverse, [Arg::Text(name)]) => self.traverse(name),
             _ => return,
         };
         // The end of the agent and an answer of the wrong type are no failures here.

@@ -1,28 +1,39 @@
-//! State of a session: the open agent, and what requests to it depend on.
+//! State of a session: the open agent, and the settings that its requests depend on.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use pcp_collector::{Address, LoadError};
 use pcp_pdu::names::{Node, Statuses, encode_names};
+use pcp_pdu::profile::ProfileState;
 use pcp_pdu::{Pdu, PduType};
 use pmapi::{InDom, OrNull, PmId};
 
 use crate::agent::{Agent, error_text};
-use crate::command::Change;
 use crate::console::{Console, err, out};
 use crate::grammar::Meaning;
-use crate::names::{NameSpace, is_dynamic_root};
+use crate::names::{NameSpace, NoNames, is_dynamic_root};
 use crate::profile::Profile;
 use crate::source::Source;
-use crate::trace::Trace;
-use crate::trace_answers;
+use crate::token::Word;
+use crate::trace_answers as trace;
+
+/// Settings of a session.
+#[derive(Debug)]
+pub struct Options {
+    /// File of the name space; `None` for the default name space.
+    pub names: Option<PathBuf>,
+    /// Seconds to wait for an agent's CREDS PDU.
+    pub creds_timeout: u32,
+    /// Whether shared objects stay loaded, so that valgrind still knows their functions at the end.
+    pub keep_objects: bool,
+}
 
 /// State that commands change.
 pub(crate) struct State {
     pub(crate) console: Console,
-    pub(crate) trace: Trace,
     pub(crate) names: NameSpace,
     pub(crate) agent: Option<Agent>,
     /// Process identifier of the program that was started last.
@@ -33,23 +44,14 @@ pub(crate) struct State {
     pub(crate) timer: bool,
     pub(crate) getdesc: bool,
     pub(crate) getiname: bool,
-    /// Seconds to wait for an agent's CREDS PDU.
-    creds_timeout: u32,
-    keep_objects: bool,
+    options: Options,
 }
 
 impl State {
-    pub(crate) fn new(
-        names: NameSpace,
-        console: Console,
-        trace: Trace,
-        creds_timeout: u32,
-        keep_objects: bool,
-    ) -> State {
+    pub(crate) fn new(console: Console, options: Options) -> Result<State, NoNames> {
         let state = State {
-            names,
+            names: NameSpace::load(options.names.clone(), &console)?,
             console,
-            trace,
             agent: None,
             pid: 0,
             profile: Profile::default(),
@@ -57,29 +59,22 @@ impl State {
             timer: false,
             getdesc: false,
             getiname: false,
-            creds_timeout,
-            keep_objects,
+            options,
         };
-        state.trace_profile("After reset_profile ...\n", None);
-        state
+        state.trace_profile("After reset_profile ...", None);
+        Ok(state)
     }
 
-    pub(crate) fn open_pipe(&mut self, program: &[u8], arguments: &[Vec<u8>]) {
-        let shown = String::from_utf8_lossy(program);
+    pub(crate) fn open_pipe<'a>(&mut self, program: &'a [u8], arguments: impl Iterator<Item = &'a [u8]> + Clone) {
         if let Err(e) = fs::metadata(OsStr::from_bytes(program)) {
-            err!(self.console, "openpmda: stat {shown} failed: {}\n", pmapi::Error::from(e));
-            return;
+            let (shown, e) = (String::from_utf8_lossy(program), pmapi::Error::from(e));
+            return err!(self.console, "openpmda: stat {shown} failed: {e}\n");
         }
         self.agent = None;
         let base = program.rsplit(|&c| c == b'/').next().unwrap_or_default();
-        let mut line = [b"Start ", base, b" PMDA: ", program].concat();
-        for argument in arguments {
-            line.push(b' ');
-            line.extend(argument);
-        }
-        line.push(b'\n');
-        self.console.out_bytes(&line);
-        match Agent::start(program, arguments, &self.trace, &self.console) {
+        let words = [program].into_iter().chain(arguments.clone()).collect::<Vec<_>>().join(&b' ');
+        self.console.out_bytes(&[b"Start ", base, b" PMDA: ", &*words, b"\n"].concat());
+        match Agent::start(program, arguments, &self.console) {
             Ok(agent) => {
                 self.pid = agent.pid().unwrap_or_default();
                 self.opened(agent);
@@ -91,14 +86,11 @@ impl State {
     pub(crate) fn open_socket(&mut self, address: &Address, name: &[u8]) {
         let shown = String::from_utf8_lossy(name);
         let is_unix = matches!(address, Address::Unix(_));
-        if is_unix {
-            if let Err(e) = fs::metadata(OsStr::from_bytes(name)) {
-                err!(self.console, "opensocket: {shown}: {}\n", pmapi::Error::from(e));
-                return;
-            }
+        if let Err(e) = if is_unix { fs::metadata(OsStr::from_bytes(name)).map(drop) } else { Ok(()) } {
+            return err!(self.console, "opensocket: {shown}: {}\n", pmapi::Error::from(e));
         }
         self.agent = None;
-        match Agent::connect(address, name, &self.trace) {
+        match Agent::connect(address, name, &self.console) {
             Ok(agent) => {
                 let kind = if is_unix { "socket " } else { "" };
                 out!(self.console, "Connect to PMDA on {kind}{shown}\n");
@@ -111,14 +103,15 @@ impl State {
     pub(crate) fn open_dso(&mut self, path: &[u8], init: &str, domain: i32) {
         let shown = String::from_utf8_lossy(path);
         if let Err(e) = fs::metadata(OsStr::from_bytes(path)) {
-            err!(self.console, "opendso: {shown}: {}\n", pmapi::Error::from(e));
-            return;
+            return err!(self.console, "opendso: {shown}: {}\n", pmapi::Error::from(e));
         }
         // A connected agent stays until a new agent is loaded.
         self.agent.take_if(|agent| agent.interface().is_some());
-        let e = match Agent::load(path, init, domain, &self.trace) {
-            Ok(agent) => {
-                let agent = if self.keep_objects { agent.kept() } else { agent };
+        let e = match Agent::load(path, init, domain, &self.console) {
+            Ok(mut agent) => {
+                if let Some(object) = agent.object().filter(|_| self.options.keep_objects) {
+                    object.keep_loaded();
+                }
                 if let Some(before) = self.agent.take() {
                     before.leave();
                 }
@@ -128,37 +121,32 @@ impl State {
             }
             Err(e) => e,
         };
-        match e {
+        let of = |version: &str, number| format!("Unsupported {version} version {number} returned by DSO \"{shown}\"");
+        let message = match e {
             LoadError::Load { reason, .. } => {
-                out!(self.console, "Error attaching DSO \"{shown}\"\n{reason}\n\n");
+                return out!(self.console, "Error attaching DSO \"{shown}\"\n{reason}\n\n");
             }
-            LoadError::Entry { .. } => {
-                out!(self.console, "Error: couldn't find init function \"{init}\" in DSO \"{shown}\"\n");
-            }
+            LoadError::Entry { .. } => format!("couldn't find init function \"{init}\" in DSO \"{shown}\""),
             LoadError::Init { error, .. } => {
-                let failed = format!("Error: initialization routine \"{init}\" failed in DSO \"{shown}\"");
-                out!(self.console, "{failed}: {error}\n");
+                format!("initialization routine \"{init}\" failed in DSO \"{shown}\": {error}")
             }
-            LoadError::Interface(version) => self.unsupported("PMDA interface", version, &shown),
-            LoadError::Pmapi(version) => self.unsupported("PMAPI", version, &shown),
-            e => out!(self.console, "Error: {e} returned by DSO \"{shown}\"\n"),
-        }
-    }
-
-    fn unsupported(&mut self, of: &str, version: u8, object: &str) {
-        out!(self.console, "Error: Unsupported {of} version {version} returned by DSO \"{object}\"\n");
+            LoadError::Interface(version) => of("PMDA interface", version),
+            LoadError::Pmapi(version) => of("PMAPI", version),
+            e => format!("{e} returned by DSO \"{shown}\""),
+        };
+        out!(self.console, "Error: {message}\n");
     }
 
     fn opened(&mut self, agent: Agent) {
         self.reset_profile();
-        self.agent.insert(agent).exchange_versions(self.creds_timeout, &self.console);
+        self.agent.insert(agent).exchange_versions(self.options.creds_timeout);
     }
 
     fn reset_profile(&mut self) {
-        self.trace_profile("Before reset_profile ...\n", None);
+        self.trace_profile("Before reset_profile ...", None);
         self.profile = Profile::default();
         self.profile_changed = true;
-        self.trace_profile("After reset_profile ...\n", None);
+        self.trace_profile("After reset_profile ...", None);
     }
 
     /// Returns the interface version if the agent is a shared object.
@@ -166,39 +154,44 @@ impl State {
         self.agent.as_ref()?.interface()
     }
 
-    /// Returns the trace of PDUs. It has no options for a shared object, which exchanges none.
-    pub(crate) fn pdus(&self) -> Trace {
-        if self.interface().is_some() { Trace::new(self.console.clone()) } else { self.trace.clone() }
+    /// Returns the console for the trace of PDUs if a debug option is set. A shared object exchanges no PDUs.
+    pub(crate) fn pdus(&self, option: &str) -> Option<&Console> {
+        Some(&self.console).filter(|console| self.interface().is_none() && console.has(option))
     }
 
-    pub(crate) fn change_profile(&mut self, indom: Option<InDom>, change: Change, source: &mut Source) {
-        if let Err(code) = self.profile.change(indom, change) {
-            source.error(&code.to_string());
-            return;
+    /// Changes the profile for an instance of a domain, or for all of them.
+    pub(crate) fn change_profile(
+        &mut self,
+        indom: Option<InDom>,
+        change: Word,
+        inst: Option<i32>,
+        source: &mut Source,
+    ) {
+        let (to, function) = match change {
+            Word::All | Word::Add => (ProfileState::Include, "pmAddProfile"),
+            _ => (ProfileState::Exclude, "pmDelProfile"),
+        };
+        if let Err(code) = self.profile.change(indom, to, inst) {
+            return source.error(&code.to_string());
         }
         self.profile_changed = true;
-        let function = match change {
-            Change::All | Change::Add(_) => "pmAddProfile",
-            Change::None | Change::Delete(_) => "pmDelProfile",
-        };
-        self.trace_profile(&format!("{function}() indom: {}\n", OrNull(indom)), indom);
+        self.trace_profile(&format!("{function}() indom: {}", OrNull(indom)), indom);
     }
 
     fn trace_profile(&self, title: &str, of: Option<InDom>) {
-        if self.trace.has("profile") {
-            err!(self.console, "{title}{}", self.profile.dump(of));
+        if self.console.has("profile") {
+            err!(self.console, "{title}\n{}", self.profile.dump(of));
         }
     }
 
     /// Requests the PMID of a name below a root of dynamic names.
     fn ask_pmid(&mut self, name: &str, root: PmId) -> Result<Option<PmId>, i32> {
-        if self.interface().is_some_and(|version| version < 4) {
+        if self.agent.is_none() || self.interface().is_some_and(|version| version < 4) {
             return Ok(Some(root));
         }
-        let pdus = self.pdus();
+        trace::names(self.pdus("pmns"), "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         let Some(agent) = &mut self.agent else { return Ok(Some(root)) };
         let names = [(Node::Leaf, name.as_bytes())];
-        trace_answers::names(&pdus, "__pmSendNameList", [(None, name.as_bytes())].into_iter());
         agent.send(|out| encode_names(out, 0, Statuses::Omitted, names))?;
         let reply = match agent.receive() {
             // The end of the agent's output is not an error here.
@@ -206,14 +199,12 @@ impl State {
             other => other?,
         };
         match reply.pdu() {
-            Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => match ids.status {
-                status @ ..0 => Err(status),
-                _ => {
-                    let pmid = ids.pmids().next().flatten();
-                    trace_answers::ids(&pdus, "__pmDecodeIDList", &[pmid]);
-                    Ok(pmid)
-                }
-            },
+            Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 && ids.status < 0 => Err(ids.status),
+            Some(Pdu::Ids(ids)) if ids.pmids().len() == 1 => {
+                let pmid = ids.pmids().next().flatten();
+                trace::ids(self.pdus("pmns"), "__pmDecodeIDList", &[pmid]);
+                Ok(pmid)
+            }
             Some(Pdu::Error(e)) if e.code < 0 => Err(e.code),
             Some(Pdu::Error(_)) => Ok(Some(root)),
             _ if matches!(reply.header.pdu, PduType::PMNS_IDS | PduType::ERROR) => Err(pmapi::Error::IPC.code()),
@@ -233,7 +224,7 @@ impl Meaning for State {
     }
 
     fn debug(&mut self, option: &str) -> bool {
-        let mut options = self.trace.options();
+        let mut options = self.console.options();
         // A large number is negative as an `i32`, so the sign does not clear an option.
         let cleared = option.strip_prefix('-').filter(|name| !name.starts_with(|c: char| c.is_ascii_digit()));
         let Ok(named) = cleared.unwrap_or(option).parse() else { return false };
@@ -241,9 +232,9 @@ impl Meaning for State {
             Some(_) => options.clear(named),
             None => options.set(named),
         }
-        self.trace.set_options(options);
-        if let Some(agent) = &self.agent {
-            agent.set_debug(options);
+        self.console.set_options(options);
+        if let Some(object) = self.agent.as_mut().and_then(Agent::object) {
+            object.set_debug(options);
         }
         true
     }

@@ -25,7 +25,7 @@ pub(crate) fn show(state: &State) {
             out!(console, "PMDA PMAPI Version:     {version}\n");
         }
     }
-    let options = match state.trace.options() {
+    let options = match state.console.options() {
         Debug::ALL => "(all)".to_owned(),
         Debug::NONE => "(none)".to_owned(),
         options => options.names().collect::<Vec<_>>().join(" "),

@@ -26,6 +26,10 @@ pub(crate) enum Token {
     Eol,
     /// End of the input.
     End,
+    /// White space, which the scanner skips.
+    Blank,
+    /// Text that is not a token, with the message of the error.
+    Invalid(String),
 }
 
 macro_rules! words {
@@ -42,6 +46,13 @@ macro_rules! words {
                     $($($text)|+ => Word::$word,)*
                     _ => return None,
                 })
+            }
+
+            /// Returns the keyword in its first spelling.
+            pub(crate) fn text(self) -> &'static str {
+                match self {
+                    $(Word::$word => [$($text),+][0],)*
+                }
             }
 
             /// All keywords, for tests.
@@ -97,7 +108,7 @@ words! {
 }
 
 impl Word {
-    /// Whether the path of a file may follow.
+    /// Returns whether the path of a file may follow.
     pub(crate) fn opens_path(self) -> bool {
         matches!(self, Word::Dso | Word::NameSpace | Word::Pipe | Word::Socket | Word::Watch)
     }

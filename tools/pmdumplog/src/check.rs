@@ -9,10 +9,10 @@ use pcp_tools::Program;
 
 use crate::{Args, FOREVER, window, zone_of};
 
-/// Times between which values are checked, as far as they are given.
+/// Times between which values are checked. `None` means no limit.
 type Window = (Option<Stamp>, Option<Stamp>);
 
-/// Prints what is wrong with an archive, a line each. The exit code is a failure if a reader would fail.
+/// Prints the problems of an archive, one line each. Returns a failure if a reader would fail.
 pub(crate) fn run(program: &Program, args: &Args, path: &Path) -> Result<(), ExitCode> {
     let (start, finish) = times(args, path).map_err(|e| program.fail(e))?;
     let mut check = Check::new().window(start, finish);
@@ -33,6 +33,7 @@ fn times(args: &Args, path: &Path) -> Result<Window, String> {
     }
     let archive = Archive::open(path).map_err(|e| e.to_string())?;
     let label = archive.label();
-    let range = window(args, label.start, archive.end().unwrap_or(FOREVER), &zone_of(args, label))?;
+    let zone = zone_of(args, label)?;
+    let range = window(args, label.start, archive.end().unwrap_or(FOREVER), &zone).map_err(|e| e.to_string())?;
     Ok((args.start.as_ref().map(|_| range.start), args.finish.as_ref().map(|_| range.finish)))
 }

@@ -1,64 +1,82 @@
 //! Descriptors, instance domains, help texts and labels.
 
+use std::io;
+
 use pcp_archive::{Archive, LabelRecord, TextLevel};
 use pcp_pdu::event::Stamp;
 use pmapi::{InDom, LabelFlags, LabelLevel, OrNull, PmId};
 
 use crate::names::Names;
-use crate::out::put;
+use crate::out::{Out, identifier, integer, put};
 use crate::zone::Stamps;
 
-/// Appends the descriptors of all metrics.
-pub(crate) fn descs(out: &mut Vec<u8>, archive: &Archive, names: &Names<'_>) {
-    put!(*out, "\nDescriptions for Metrics in the Log ...\n");
+/// Writes the descriptors of all metrics.
+pub(crate) fn descs(out: &mut Out, archive: &Archive, names: &Names<'_>) -> io::Result<()> {
+    put!(out.text, "\nDescriptions for Metrics in the Log ...\n");
+    // Neighbours often differ only in their number and name.
+    let (mut last, mut text) = (None, Vec::new());
     for (pmid, desc) in archive.metadata().descs() {
-        put!(*out, "PMID: {pmid} (");
-        match names.joined(pmid) {
-            Some(joined) => out.extend_from_slice(&joined),
-            None => out.extend_from_slice(b"<noname>"),
+        out.text.extend_from_slice(b"PMID: ");
+        identifier(&mut out.text, pmid);
+        out.text.extend_from_slice(b" (");
+        if !names.append_joined(pmid, &mut out.text) {
+            out.text.extend_from_slice(b"<noname>");
         }
-        put!(*out, ")\n{desc}\n");
+        let key = (desc.ty, desc.indom, desc.semantics, desc.units);
+        if last.replace(key) != Some(key) {
+            text.clear();
+            put!(text, ")\n{desc}\n");
+        }
+        out.text.extend_from_slice(&text);
+        out.pass()?;
     }
+    Ok(())
 }
 
-/// Appends all instance domains in the order of time.
-pub(crate) fn indoms(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
-    put!(*out, "\nInstance Domains in the Log ...\n");
+/// Writes all instance domains in the order of time.
+pub(crate) fn indoms(out: &mut Out, archive: &Archive, stamps: &Stamps) -> io::Result<()> {
+    put!(out.text, "\nInstance Domains in the Log ...\n");
     let meta = archive.metadata();
     let mut names = meta.instance_names();
     for indom in meta.indoms() {
-        put!(*out, "InDom: {indom}\n");
+        put!(out.text, "InDom: {indom}\n");
         for record in meta.indom_records(indom).into_iter().flatten() {
-            stamps.full(out, record.time);
+            stamps.full(&mut out.text, record.time);
             let instances = names.instances_of(indom, record);
-            put!(*out, " {} instances\n", instances.len());
+            put!(out.text, " {} instances\n", instances.len());
             for instance in instances {
-                named(out, "", instance.inst, instance.name);
+                named(&mut out.text, b"   ", instance.inst, instance.name);
             }
+            out.pass()?;
         }
     }
+    Ok(())
 }
 
-fn named(out: &mut Vec<u8>, prefix: &str, inst: u32, name: &[u8]) {
-    put!(*out, "   {prefix}{} or \"", inst as i32);
+fn named(out: &mut Vec<u8>, prefix: &[u8], inst: u32, name: &[u8]) {
+    out.extend_from_slice(prefix);
+    integer(out, inst as i32);
+    out.extend_from_slice(b" or \"");
     out.extend_from_slice(name);
     out.extend_from_slice(b"\"\n");
 }
 
-/// Appends the records of instance domains as they are in the file.
-pub(crate) fn disk_indoms(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
-    put!(*out, "\nInstance Domains on-disk ...\n");
+/// Writes the records of instance domains, unchanged from the file.
+pub(crate) fn disk_indoms(out: &mut Out, archive: &Archive, stamps: &Stamps) -> io::Result<()> {
+    put!(out.text, "\nInstance Domains on-disk ...\n");
     for record in archive.metadata().disk_indoms(stamps.version) {
-        stamps.full(out, record.time);
+        stamps.full(&mut out.text, record.time);
         let delta = if record.is_delta { " delta" } else { "" };
-        put!(*out, " InDom: {}{delta} {} instances\n", OrNull(record.indom), record.len());
+        put!(out.text, " InDom: {}{delta} {} instances\n", OrNull(record.indom), record.len());
         for (inst, name) in record.instances() {
             match name {
-                None => put!(*out, "   del {}\n", inst as i32),
-                Some(name) => named(out, if record.is_delta { "add " } else { "" }, inst, name),
+                None => put!(out.text, "   del {}\n", inst as i32),
+                Some(name) => named(&mut out.text, if record.is_delta { &b"   add "[..] } else { b"   " }, inst, name),
             }
         }
+        out.pass()?;
     }
+    Ok(())
 }
 
 /// Appends the help texts of metrics, then those of instance domains.
@@ -98,9 +116,9 @@ const LEVELS: [LabelLevel; 6] = [
     LabelLevel::Instances,
 ];
 
-/// Appends all labels by time, level and identifier.
-pub(crate) fn labels(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
-    put!(*out, "\nMetric Labels in the Log ...\n");
+/// Writes all labels by time, level and identifier.
+pub(crate) fn labels(out: &mut Out, archive: &Archive, stamps: &Stamps) -> io::Result<()> {
+    put!(out.text, "\nMetric Labels in the Log ...\n");
     // PCP looks for times after the epoch.
     let mut all: Vec<_> = archive.metadata().label_records().filter(|r| r.time > Stamp::default()).collect();
     let rank = |record: &LabelRecord<'_>| LEVELS.iter().position(|level| level.code() == record.level);
@@ -108,14 +126,16 @@ pub(crate) fn labels(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
     let mut time = None;
     for record in all {
         if time != Some(record.time) {
-            stamps.full(out, record.time);
-            out.push(b'\n');
+            stamps.full(&mut out.text, record.time);
+            out.text.push(b'\n');
             time = Some(record.time);
         }
         if rank(&record).is_some() {
-            label_sets(out, &record);
+            label_sets(&mut out.text, &record);
         }
+        out.pass()?;
     }
+    Ok(())
 }
 
 fn label_sets(out: &mut Vec<u8>, record: &LabelRecord<'_>) {

@@ -4,7 +4,7 @@ use pcp_archive::{Archive, IndexEntry};
 use pcp_pdu::event::Stamp;
 
 use crate::out::put;
-use crate::zone::Stamps;
+use crate::zone::{Stamps, day_and_month};
 
 /// How much of the label is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,29 +36,42 @@ pub(crate) fn label(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps, end: 
         }
     }
     if label.features != 0 {
-        put!(*out, "Archive features: {:#x} [unknown: {}]\n", label.features, features(label.features));
+        put!(*out, "Archive features: {:#x}", label.features);
+        let unknown = unknown(label.features);
+        if unknown != 0 {
+            put!(*out, " [unknown: {}]", features(unknown));
+        }
+        out.push(b'\n');
     }
     put!(*out, "PID for pmlogger: {}\n", label.pid);
 }
 
-/// Returns the names of the bits, as PCP has them.
+/// Bit of the features that libpcp knows: one for its tests (`PM_LOG_FEATURE_QA`).
+const QA: u32 = 1 << 31;
+
+/// Returns the features that libpcp does not know.
+pub(crate) const fn unknown(features: u32) -> u32 {
+    features & !QA
+}
+
+/// Returns the names of the bits, in PCP's words.
 fn features(bits: u32) -> String {
-    let names = (0..32).rev().filter(|bit| bits >> bit & 1 == 1).map(|bit| format!("BIT_{bit}"));
+    let names = (0..32).rev().filter(|bit| bits >> bit & 1 == 1).map(|bit| format!("bit_{bit:02}"));
     names.collect::<Vec<_>>().join(" ")
 }
 
 fn day(out: &mut Vec<u8>, stamps: &Stamps, time: Stamp) {
     let local = stamps.zone.local(time.seconds);
-    put!(*out, "{} ", local.day_and_month());
+    put!(*out, "{} ", day_and_month(local));
     stamps.clock(out, time);
-    put!(*out, " {:4.4}", local.date().year().to_string());
+    put!(*out, " {:4.4}", local.year.to_string());
     if stamps.extended >= 3 {
         put!(*out, " {}", time.seconds as u64);
     }
     out.push(b'\n');
 }
 
-/// Appends the temporal index and what is wrong with it.
+/// Appends the temporal index and its problems.
 pub(crate) fn index(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
     put!(*out, "\nTemporal Index\n");
     let tabs = match stamps.extended {

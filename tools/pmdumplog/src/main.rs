@@ -2,34 +2,35 @@
 
 mod check;
 mod describe;
+mod domains;
 mod header;
 mod names;
 mod out;
 mod raw;
+mod repeat;
 mod usage;
 mod values;
-mod when;
 mod zone;
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
 use pcp_archive::{Archive, ArchiveError, Direction, Label, Record};
+use pcp_context::{WindowOptions, Zone};
 use pcp_pdu::event::Stamp;
-use pcp_pdu::result::ValueSet;
 use pcp_tools::{Debug, PmIds, Program};
-use pmapi::{Error, PmId};
+use pmapi::spec::SpecError;
+use pmapi::{Error, PmId, escape};
 
 use header::Detail;
 use names::Names;
 use out::{Out, put};
 use usage::USAGE;
-use values::{Size, Values};
+use values::{Sets, Size, Values};
 
-use zone::{Stamps, Zone};
+use zone::Stamps;
 
 #[derive(Parser)]
 #[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
@@ -91,7 +92,7 @@ struct Args {
 }
 
 impl Args {
-    /// Completes options that stand for others.
+    /// Sets options that other options imply.
     fn completed(mut self) -> Args {
         if self.all {
             self.descs = true;
@@ -114,7 +115,7 @@ struct Range {
     finish: Stamp,
 }
 
-/// Largest `time_t`, the end of an archive whose end cannot be found.
+/// Largest `time_t`. It stands for the end of an archive whose end cannot be found.
 const FOREVER: Stamp = Stamp { seconds: i64::MAX, nanoseconds: 0 };
 
 fn main() -> ExitCode {
@@ -146,19 +147,25 @@ fn run(program: &Program) -> Result<(), ExitCode> {
         }
         code
     })?;
+    if header::unknown(archive.label().features) != 0 {
+        program.say("Warning: unsupported feature bits, other errors may follow ...");
+    }
     let dumped = dump(program, &args, &archive, &mut out);
-    finish(program, &mut out, dumped)
+    let finished = finish(program, &mut out, dumped);
+    // The process ends: to free the tables piece by piece would only take time.
+    std::mem::forget(archive);
+    finished
 }
 
 fn dump_raw(program: &Program, out: &mut Out, path: &Path) -> Result<(), ExitCode> {
-    let cannot = |e: io::Error| program.fail(format_args!("Cannot open \"{}\": {}", path.display(), Error::from(e)));
-    let file = File::open(path).map_err(cannot)?;
+    let file = pmapi::file::open(path)
+        .map_err(|e| program.fail(format_args!("Cannot open \"{}\": {}", path.display(), Error::from(e))))?;
     put!(out.text, "Raw dump of physical archive file \"{}\" ...\n", path.display());
     let dumped = raw::dump(out, file).map(|()| Ok(()));
     finish(program, out, dumped)
 }
 
-/// Writes what is left of the output, and passes on the failure, if any.
+/// Writes the rest of the output, and passes on the failure, if any.
 fn finish(program: &Program, out: &mut Out, dumped: io::Result<Result<(), ExitCode>>) -> Result<(), ExitCode> {
     match dumped.and_then(|dumped| out.flush().map(|()| dumped)) {
         Ok(dumped) => dumped,
@@ -172,7 +179,13 @@ type Dumped = io::Result<Result<(), ExitCode>>;
 
 fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dumped {
     let label = archive.label();
-    let zone = zone_of(args, label);
+    let zone = match zone_of(args, label) {
+        Ok(zone) => zone,
+        Err(reason) => {
+            program.say(format_args!("{reason}"));
+            return Ok(Err(program.failure()));
+        }
+    };
     if args.hostzone {
         put!(out.text, "Note: timezone set to local timezone of host \"");
         out.text.extend_from_slice(&label.host);
@@ -188,7 +201,7 @@ fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dum
     let range = match window(args, label.start, end.clone().unwrap_or(FOREVER), &zone) {
         Ok(range) => range,
         Err(message) => {
-            program.say(format_args!("invalid time window.\n{message}"));
+            program.say(format_args!("invalid time window.\n{message}\n"));
             return Ok(Err(program.failure()));
         }
     };
@@ -202,7 +215,7 @@ fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dum
         Ok(wanted) => wanted,
         Err(code) => return Ok(Err(code)),
     };
-    let stamps = Stamps { zone, version: label.version, start: label.start, extended: args.extended };
+    let stamps = Stamps::new(zone, label, args.extended);
     describe(args, archive, out, &names, &stamps, end.ok())?;
     if !args.metrics {
         return Ok(Ok(()));
@@ -210,32 +223,29 @@ fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dum
     dump_values(program, args, out, Values::new(archive.metadata(), &names, &stamps), archive, &wanted, &range, &stamps)
 }
 
-fn zone_of(args: &Args, label: &Label) -> Zone {
-    match &args.timezone {
-        Some(zone) => Zone::named(zone),
-        None if args.hostzone => Zone::named(&String::from_utf8_lossy(&label.timezone)),
-        None => Zone::of_process(),
-    }
+/// Returns the zone of times. The user's must be valid. An invalid one of the archive's label gives UTC.
+fn zone_of(args: &Args, label: &Label) -> Result<Zone, String> {
+    Ok(match &args.timezone {
+        Some(zone) => Zone::named(zone).map_err(|e| format!("Cannot set timezone to \"{zone}\": {e}"))?,
+        None if args.hostzone => zone::named(&String::from_utf8_lossy(&label.timezone)),
+        None => Zone::system(),
+    })
 }
 
 fn end_missing(program: &Program, args: &Args, e: &ArchiveError) {
     let path = args.archive.as_deref().unwrap_or(Path::new(""));
     program.say(format_args!("Cannot locate end of archive {}: {}", path.display(), e.code()));
-    eprint!(
+    escape::eprint(
         "\nWARNING: This archive is sufficiently damaged that it may not be possible to\n         \
-         produce complete information.  Continuing and hoping for the best.\n\n"
+         produce complete information.  Continuing and hoping for the best.\n\n",
     );
 }
 
-fn window(args: &Args, start: Stamp, end: Stamp, zone: &Zone) -> Result<Range, String> {
-    let mut range = Range { start, finish: end };
-    if let Some(text) = &args.start {
-        range.start = when::parse(text, start, end, zone)?;
-    }
-    if let Some(text) = &args.finish {
-        range.finish = when::parse(text, range.start, end, zone)?;
-    }
-    Ok(range)
+fn window(args: &Args, start: Stamp, end: Stamp, zone: &Zone) -> Result<Range, SpecError> {
+    let options =
+        WindowOptions { start: args.start.as_deref(), end: args.finish.as_deref(), ..WindowOptions::default() };
+    let window = options.parse(start, Some(end), zone)?;
+    Ok(Range { start: window.start, finish: window.end.unwrap_or(end) })
 }
 
 fn wanted(program: &Program, texts: &[String], names: &Names<'_>) -> Result<Vec<PmId>, ExitCode> {
@@ -251,7 +261,7 @@ fn wanted(program: &Program, texts: &[String], names: &Names<'_>) -> Result<Vec<
         }
     }
     if wanted.is_empty() && !texts.is_empty() {
-        eprintln!("No metric names can be translated, dump abandoned");
+        escape::eprint("No metric names can be translated, dump abandoned\n");
         return Err(program.failure());
     }
     Ok(wanted)
@@ -270,19 +280,19 @@ fn describe(
         header::label(&mut out.text, archive, stamps, end, detail);
     }
     if args.descs {
-        describe::descs(&mut out.text, archive, names);
+        describe::descs(out, archive, names)?;
     }
     if args.labelsets {
-        describe::labels(&mut out.text, archive, stamps);
+        describe::labels(out, archive, stamps)?;
     }
     if args.helptext {
         describe::texts(&mut out.text, archive);
     }
     if args.on_disk_insts {
-        describe::disk_indoms(&mut out.text, archive, stamps);
+        describe::disk_indoms(out, archive, stamps)?;
     }
     if args.insts {
-        describe::indoms(&mut out.text, archive, stamps);
+        describe::indoms(out, archive, stamps)?;
     }
     if args.index {
         header::index(&mut out.text, archive, stamps);
@@ -290,10 +300,10 @@ fn describe(
     out.pass()
 }
 
-/// Returns the value sets of a record that are to be shown; `None` to skip the record.
-fn picked<'r>(record: Record<'r>, wanted: &[PmId], marks: bool) -> Option<Vec<ValueSet<'r>>> {
+/// Returns the value sets of a record to show, or `None` to skip the record.
+fn picked<'r>(record: Record<'r>, wanted: &[PmId], marks: bool) -> Option<Sets<'r>> {
     if wanted.is_empty() || (record.is_mark() && marks) {
-        return Some(record.values.iter().collect());
+        return Some(Sets::All(record));
     }
     let mut picked = vec![None; wanted.len()];
     for set in record.values.iter() {
@@ -302,7 +312,7 @@ fn picked<'r>(record: Record<'r>, wanted: &[PmId], marks: bool) -> Option<Vec<Va
         }
     }
     let picked: Vec<_> = picked.into_iter().flatten().collect();
-    (!picked.is_empty()).then_some(picked)
+    (!picked.is_empty()).then_some(Sets::Some(picked))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -341,17 +351,19 @@ fn dump_values(
                 return Ok(Err(code));
             }
         };
+        if args.debug.is_some_and(|debug| debug.has("pdu")) {
+            values.debug(record);
+        }
         let Some(sets) = picked(record, wanted, args.markrecs) else { continue };
         if std::mem::take(&mut is_first) && direction == Direction::Backward {
             let local = stamps.zone.local(record.time.seconds);
-            put!(out.text, "\nLog finished at {} - dump in reverse order\n", local.ctime());
+            put!(out.text, "\nLog finished at {} - dump in reverse order\n", local);
         }
         let is_beyond = if direction == Direction::Forward { record.time > last } else { record.time < last };
         if is_beyond {
             return Ok(Ok(()));
         }
         out.text.push(b'\n');
-        values.record(&mut out.text, record.time, &sets, size);
-        out.pass()?;
+        values.record(out, record.time, &sets, size)?;
     }
 }

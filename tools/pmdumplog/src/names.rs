@@ -11,13 +11,29 @@ pub(crate) enum Names<'a> {
 }
 
 impl Names<'_> {
-    /// Returns the names of a metric joined by " or "; `None` without one.
-    pub(crate) fn joined(&self, pmid: PmId) -> Option<Vec<u8>> {
-        let names: Vec<Vec<u8>> = match self {
-            Names::Archive(meta) => meta.names().names(pmid).map(<[u8]>::to_vec).collect(),
-            Names::File(tree) => tree.names(pmid).map(|name| name.into_bytes()).collect(),
+    /// Appends the names of a metric, joined by " or ". Returns whether it has one.
+    pub(crate) fn append_joined(&self, pmid: PmId, out: &mut Vec<u8>) -> bool {
+        let mut count = 0;
+        let mut append = |name: &[u8]| {
+            if count > 0 {
+                out.extend_from_slice(b" or ");
+            }
+            out.extend_from_slice(name);
+            count += 1;
         };
-        (!names.is_empty()).then(|| names.join(&b" or "[..]))
+        match self {
+            Names::Archive(meta) => meta.names().names(pmid).for_each(append),
+            Names::File(tree) => tree.names(pmid).for_each(|name| append(name.as_bytes())),
+        }
+        count > 0
+    }
+
+    /// Returns whether a metric has a name.
+    pub(crate) fn has(&self, pmid: PmId) -> bool {
+        match self {
+            Names::Archive(meta) => meta.names().names(pmid).len() > 0,
+            Names::File(tree) => tree.names(pmid).next().is_some(),
+        }
     }
 
     /// Returns the metric with a name.

@@ -24,6 +24,7 @@ pub(crate) fn dump(out: &mut Out, file: File) -> io::Result<()> {
     while fill(&mut file, &mut word)? == 4 {
         let len = i32::from_be_bytes(word);
         put!(out.text, "Dump ... record len: {len} @ offset: {offset}");
+        out.pass()?;
         let body = u64::try_from(len.wrapping_sub(8)).unwrap_or(0);
         offset += 4;
         for at in 0..body {

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use testkit::Pcp;
 
-/// Archives whose blocks have no type code: PCP takes their 64-bit counters in the wrong byte order, and sees wraps. In
-/// the others are derived metrics, which pmlogcheck 6 complains about, and 7.2 does not.
+/// Archives whose blocks have no type code: PCP reads their 64-bit counters in the wrong byte order, and reports wraps.
+/// The others have derived metrics, about which pmlogcheck 6 complains, but not 7.2.
 const DIFFERENT: [&str; 6] =
     ["960624.08.17_v2", "bozo.client_v2", "babylon.pmview_v2", "log-derived", "bozo-vm-disk", "old611"];
 
@@ -20,7 +20,7 @@ fn add(dir: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Returns the exit code, and whether anything was said.
+/// Returns the exit code, and whether there was any output.
 fn verdict(program: &str, option: &str, archive: &Path) -> (Option<i32>, bool) {
     let output = Command::new(program).args(option.split_whitespace()).arg(archive).output().unwrap();
     (output.status.code(), !(output.stderr.is_empty() && output.stdout.is_empty()))

@@ -3,7 +3,7 @@
 use clap::{ArgAction, Parser};
 use pcp_help::{Compiled, Error, Target};
 use pcp_tools::{Debug, PmIds, Program, usage};
-use pmapi::escape::Output;
+use pmapi::escape::{self, Output};
 use pmns::Tree;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn open(base: &Path, program: &Program) -> Result<Compiled, ExitCode> {
             Error::Io { source, .. } => pmapi::Error::from(source).to_string(),
             other => other.to_string(),
         };
-        eprintln!("pmdaOpenHelp: failed to open \"{}\": {reason}", base.display());
+        escape::eprint(format_args!("pmdaOpenHelp: failed to open \"{}\": {reason}\n", base.display()));
         program.failure()
     })
 }
@@ -94,7 +94,7 @@ fn show_missing(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree
     let tops = if args.metrics.is_empty() { everything.as_slice() } else { &args.metrics };
     for top in tops {
         let Some(node) = names.node(top) else {
-            eprintln!("Error: pmTraversePMNS(\"{top}\", ...): {}", pmapi::Error::NAME);
+            escape::eprint(format_args!("Error: pmTraversePMNS(\"{top}\", ...): {}\n", pmapi::Error::NAME));
             continue;
         };
         for leaf in node.leaves() {
@@ -141,10 +141,11 @@ fn show(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io:
 }
 
 fn trace(target: Target) {
-    match target {
-        Target::Metric(pmid) => eprintln!("next_type=1 id={:#x}", pmid.word()),
-        Target::InDom(indom) => eprintln!("next_type=2 id={:#x}", indom.word()),
-    }
+    let (ty, word) = match target {
+        Target::Metric(pmid) => (1, pmid.word()),
+        Target::InDom(indom) => (2, indom.word()),
+    };
+    escape::eprint(format_args!("next_type={ty} id={word:#x}\n"));
 }
 
 fn show_texts(out: &mut impl Write, args: &Args, help: &Compiled, target: Target) -> io::Result<()> {

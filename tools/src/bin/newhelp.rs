@@ -4,7 +4,7 @@ use clap::{ArgAction, Parser};
 use pcp_help::source::{self, Raw, Resolver};
 use pcp_help::{Entry, Target};
 use pcp_tools::{Debug, PmIds, Program, usage};
-use pmapi::{Domain, PmId};
+use pmapi::{Domain, PmId, escape};
 use pmns::Tree;
 use std::collections::HashSet;
 use std::fs;
@@ -75,7 +75,7 @@ fn run(program: &Program) -> Result<ExitCode, ExitCode> {
     let mut compiler = Compiler { program, names, verbose, entries: Vec::new(), seen: HashSet::new(), status: 0 };
     for file in &args.files {
         let text = fs::read(file).map_err(|e| {
-            eprintln!("{}: {}", file.display(), pmapi::Error::from(e));
+            escape::eprint(format_args!("{}: {}\n", file.display(), pmapi::Error::from(e)));
             program.failure()
         })?;
         compiler.compile(&text, file);
@@ -141,7 +141,7 @@ impl Compiler<'_> {
                 }
             }
             if !entry.oneline.is_empty() && !entry.text.is_empty() {
-                eprintln!("{}", String::from_utf8_lossy(&entry.name));
+                escape::eprint(format_args!("{}\n", String::from_utf8_lossy(&entry.name)));
             }
         }
         self.entries.push(entry);

@@ -3,6 +3,7 @@
 use clap::Parser;
 use nix::unistd::{AccessFlags, access};
 use pcp_tools::{Order, PmIds, Program, Update, usage};
+use pmapi::escape;
 use pmns::Tree;
 use std::fmt::Display;
 use std::fs;
@@ -27,12 +28,12 @@ fn main() -> ExitCode {
 
 /// Prints `NAME: message` to stdout, as PCP's pmnsadd does, and returns the exit code of a failure.
 fn tell(program: &Program, message: impl Display) -> ExitCode {
-    println!("{}: {message}", program.name());
+    escape::print(format_args!("{}: {message}\n", program.name()));
     program.failure()
 }
 
 fn print_usage() {
-    print!("{}", usage::PMNSADD);
+    escape::print(usage::PMNSADD);
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
@@ -79,7 +80,7 @@ fn add(program: &Program, mut update: Update<'_>, name_space: &Path, file: &Path
 /// Loads the names of the input file, which has one of three forms:
 ///
 /// - a complete name space with a block `root`,
-/// - blocks without `root`, the first of which is connected with the root here,
+/// - blocks without `root`, of which this function connects the first one with the root,
 /// - metrics without any block, which belong to the root.
 fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
     let content = fs::read(file)

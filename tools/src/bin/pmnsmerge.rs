@@ -3,6 +3,7 @@
 use clap::{ArgAction, Parser};
 use nix::sys::stat::{Mode, umask};
 use pcp_tools::{Debug, Order, PmIds, Program, usage};
+use pmapi::escape;
 use pmapi::file::{Dir, NewFile};
 use pmns::Tree;
 use std::io::{self, Write as _};
@@ -72,7 +73,7 @@ fn merge(program: &Program, args: &mut Args) -> Result<Tree, ExitCode> {
     order.apply(program, &mut args.files, args.verbose)?;
     pcp_tools::merge(program, &args.files, |input| {
         if args.verbose > 0 {
-            println!("{}:", input.display());
+            escape::print(format_args!("{}:\n", input.display()));
         }
         program.load(Some(input), pmids(args))
     })

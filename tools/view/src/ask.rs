@@ -1,4 +1,4 @@
-//! Requests for everything that is shown about the metrics of a source.
+//! Requests for all data that is shown about the metrics of a source.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::model::{Metric, Reading, Readings, Value, clean, clean_lines};
 use crate::record::Recording;
 use crate::source::{Answer, Interruption, Source};
 
-/// A source, with what it has said about its metrics.
+/// A source, and its answers about its metrics.
 #[derive(Debug)]
 pub(crate) struct Asked {
     source: Source,
@@ -23,7 +23,7 @@ pub(crate) struct Asked {
     recording: Option<Recording>,
 }
 
-/// Time for the one-line help of metrics in each sample of a pmcd, which may be far away.
+/// Time for requesting one-line help in each sample of a pmcd, which may be far away.
 const HELP_TIME: Duration = Duration::from_millis(300);
 
 impl Asked {
@@ -60,7 +60,7 @@ impl Asked {
         Ok(metrics)
     }
 
-    /// Notes that samples are missing before the next one.
+    /// Records that samples are missing before the next one.
     pub(crate) fn interrupt_recording(&mut self) {
         if let Some(recording) = &mut self.recording {
             recording.batch().is_after_gap = true;
@@ -73,7 +73,7 @@ impl Asked {
         (descs().map(|desc| desc.pmid).collect(), descs().filter_map(|desc| desc.indom).collect())
     }
 
-    /// Requests all help for the recording, however long that takes.
+    /// Requests all help for the recording, without a time limit.
     fn record_texts(&mut self) -> Result<(), Interruption> {
         let (pmids, indoms) = self.subjects();
         for subject in pmids.into_iter().map(Subject::Metric).chain(indoms.into_iter().map(Subject::InDom)) {
@@ -87,11 +87,12 @@ impl Asked {
         Ok(())
     }
 
-    /// Requests the labels of all levels for the recording. Those of instances are requested with their names.
+    /// Requests the labels of all levels for the recording. Labels of instances are requested with the names of the
+    /// instances.
     fn record_labels(&mut self) -> Result<(), Interruption> {
         let (pmids, indoms) = self.subjects();
         let domains: BTreeSet<_> = pmids.iter().map(|pmid| pmid.domain()).collect();
-        // A cluster is named by one of its metrics, in which the item is 0.
+        // A cluster is identified by a PMID with item 0.
         let clusters: BTreeSet<_> = pmids.iter().filter_map(|pmid| PmId::from_word(pmid.word() & !0x3ff)).collect();
         let domains = domains.into_iter().map(LabelTarget::Domain);
         let clusters = clusters.into_iter().map(LabelTarget::Cluster);
@@ -146,7 +147,7 @@ impl Asked {
     /// changed.
     pub(crate) fn sample(&mut self) -> Result<(Vec<Readings>, bool), Interruption> {
         if self.metrics.is_empty() {
-            // A fetch must not be empty. `true` repeats the discovery, because metrics may appear later.
+            // A fetch must not be empty. Returning true repeats the discovery, because metrics may appear later.
             return Ok((Vec::new(), true));
         }
         let pmids: Vec<PmId> = self.metrics.iter().map(|(pmid, _)| *pmid).collect();

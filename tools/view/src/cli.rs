@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
 use pmapi::build;
-use pmapi::escape::Escaped;
+use pmapi::escape::{self, Escaped};
 
 use crate::{Plan, ViewOptions, show};
 
@@ -37,7 +37,7 @@ const EXAMPLES: &str = "Examples:
 pub fn main() -> ExitCode {
     let options = Options::parse();
     show(&options.view, |_| Ok(vec![Plan::host(&options.host, &options.metrics)?])).unwrap_or_else(|e| {
-        eprintln!("pcp-view: {}", Escaped(e));
+        escape::eprint(format_args!("pcp-view: {}\n", Escaped(e)));
         ExitCode::FAILURE
     })
 }

@@ -1,6 +1,7 @@
-//! Running agents and hosts. Each has a thread of its own, so that an agent that hangs does not delay the others.
+//! Running agents and hosts. Each has a separate thread, so an agent that hangs does not delay the others.
 
 use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +17,7 @@ use crate::ask::Asked;
 use crate::model::{Board, Metric, Readings, clean};
 use crate::plan::{Begin, Plan};
 use crate::record::{Recorder, Recording};
-use crate::source::{self, Interruption, Source};
+use crate::source::{Interruption, Source, StartedAgent};
 
 /// Message from an agent's thread.
 #[derive(Debug)]
@@ -48,13 +49,13 @@ pub(crate) enum Status {
     Starting,
     Running,
     NotReady,
-    /// There is no connection to pmcd, for this reason. The next sample tries to make one.
+    /// There is no connection to pmcd, for this reason. The next sample tries to connect again.
     NoPmcd(String),
     /// The agent has ended, for this reason.
     Failed(String),
 }
 
-/// Agent that has been started, or host whose pmcd is asked.
+/// Agent that has been started, or host with a pmcd.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) name: String,
@@ -84,7 +85,7 @@ impl Agent {
         }
     }
 
-    /// Returns the reason why there are no metrics to be shown.
+    /// Returns the reason why there are no metrics to show.
     pub(crate) fn problem(&self) -> Option<&str> {
         match &self.status {
             Status::Failed(reason) | Status::NoPmcd(reason) => Some(reason),
@@ -98,7 +99,7 @@ impl Agent {
     }
 }
 
-/// All agents.
+/// All running agents and hosts.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     agents: Vec<Agent>,
@@ -207,7 +208,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        /// Time for the threads to end. It is longer than a collector waits for its agent to end.
+        /// Time for the threads to end. It is longer than the time that a collector waits for the end of its agent.
         const GRACE: Duration = Duration::from_millis(400);
         for agent in &mut self.agents {
             agent.requests = None;
@@ -251,7 +252,7 @@ fn tend(
             let started = Launch::pipe(*command).start().inspect(|collector| {
                 collector.pid().map(|started| pid.set(started));
             });
-            (started.map(|collector| Source::Agent(Box::new(source::Agent { collector, names }))), Some(log))
+            (started.map(|collector| Source::Agent(Box::new(StartedAgent { collector, names }))), Some(log))
         }
     };
     let failure = match source {
@@ -312,9 +313,37 @@ fn sample(asked: &mut Asked, discovered: &mut bool, tell: &impl Fn(News)) -> Res
     Ok(())
 }
 
-/// Returns the last line of a log that is neither empty nor PCP's header or footer.
+/// Number of bytes at the end of a log that are read.
+const LOG_END: u64 = 64 << 10;
+
+/// Returns the last line of a log that is neither empty nor PCP's header or footer. A longer line is cut at its
+/// beginning: an agent can write any number of bytes.
 fn last_line(log: &Path) -> Option<String> {
-    let text = fs::read(log).ok()?;
+    let mut log = fs::File::open(log).ok()?;
+    let start = log.metadata().ok()?.len().saturating_sub(LOG_END);
+    log.seek(SeekFrom::Start(start)).ok()?;
+    let mut text = Vec::new();
+    log.take(LOG_END).read_to_end(&mut text).ok()?;
     let text = String::from_utf8_lossy(&text);
     text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("Log ")).map(|line| clean(line.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log_of_any_length_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        fs::write(&log, "Log for me\nfirst\nlast\n\nLog finished\n").unwrap();
+        assert_eq!(last_line(&log).unwrap(), "last");
+        // A sparse file of a tebibyte does not fit into memory.
+        let file = fs::File::options().write(true).open(&log).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert!(last_line(&log).unwrap().len() as u64 <= LOG_END);
+        assert_eq!(last_line(&dir.path().join("none")), None);
+    }
 }

@@ -1,5 +1,5 @@
-//! Starts agents over pipes, as pmcd does, and shows their live metrics. It does not need PCP. It also shows the metrics
-//! of a running pmcd, with [`Plan::host`].
+//! Starts agents over pipes, as pmcd does, and shows their live metrics. It does not need PCP. It also shows the
+//! metrics of a running pmcd, with [`Plan::host`].
 //!
 //! [`show`] takes a [`Plan`] for each agent or host. [`ViewOptions`] are the options of the command line: the time between
 //! samples, their number, and the form of the output.
@@ -37,17 +37,18 @@ use replay::Replay;
 use signals::Signals;
 use stage::Stage;
 
-/// Starts agents and shows their metrics, until the number of samples is reached, a signal arrives, or the person at
-/// the terminal quits. The agents then end.
+/// Starts agents and shows their metrics, until the number of samples is reached, a signal arrives, or the user quits.
+/// The agents then end.
 ///
-/// `plans` gets a temporary directory for the files of the agents. [`ViewOptions::record`] makes an archive of what is
-/// shown. [`ViewOptions::replay`] shows an archive, and starts no agents.
+/// The argument of `plans` is a temporary directory for the files of the agents. [`ViewOptions::record`] writes the
+/// samples to an archive. [`ViewOptions::replay`] shows an archive, and starts no agents.
 ///
-/// The exit code is a failure if an agent or the replay has failed, and 128 plus the signal's number after SIGHUP, SIGINT or SIGTERM.
+/// The exit code is a failure if an agent or the replay has failed, and 128 plus the signal's number after SIGHUP,
+/// SIGINT or SIGTERM.
 ///
 /// # Errors
-/// The error of `plans`, of the temporary directory, of the archive, or of the output. It is no error if the reader of
-/// the output has closed it. [`ViewOptions::record`] refuses more than one plan if one of them is a host.
+/// The error of `plans`, of the temporary directory, of the archive, or of the output. If the reader has closed the
+/// output, that is not an error. [`ViewOptions::record`] refuses more than one plan if one of them is a host.
 pub fn show(
     options: &ViewOptions,
     plans: impl FnOnce(&Path) -> Result<Vec<Plan>, Failure>,
@@ -66,7 +67,7 @@ pub fn show(
     let shown = samples(options, &mut fleet, &signals);
     let outcome = outcome(&fleet);
     drop(fleet);
-    // Also what was shown before a failure is recorded.
+    // Samples shown before a failure are recorded too.
     recorder.map_or(Ok(()), |recorder| recorder.finish())?;
     shown?;
     Ok(ended(&signals).unwrap_or(outcome))
@@ -76,7 +77,9 @@ pub fn show(
 fn recorder(base: &Path, plans: &[Plan]) -> Result<Arc<Recorder>, Failure> {
     let host = plans.iter().find_map(|plan| Some((plan.name.as_str(), plan.asked()?)));
     if host.is_some() && plans.len() > 1 {
-        return Err(format!("{}: an archive has the metrics of one host, and of nothing else", base.display()).into());
+        return Err(
+            format!("{}: an archive cannot record a host together with other hosts or agents", base.display()).into()
+        );
     }
     let host = host.map(|(name, host)| (name, host.timezone.as_deref()));
     Ok(Arc::new(Recorder::create(base, host)?))
@@ -93,7 +96,7 @@ fn ended(signals: &Signals) -> Option<ExitCode> {
     signals.received().map(|signal| ExitCode::from(128u8.saturating_add(signal as u8)))
 }
 
-/// Shows samples. It is no error if the reader of the output has closed it.
+/// Shows samples. If the reader has closed the output, that is not an error.
 fn samples(options: &ViewOptions, stage: &mut dyn Stage, signals: &Signals) -> io::Result<()> {
     let live = !options.json && !options.plain && io::stdout().is_terminal() && io::stdin().is_terminal();
     if live {

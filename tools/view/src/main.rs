@@ -1,4 +1,4 @@
-//! Program `pcp-view`, which is all in the library.
+//! Program `pcp-view`. All of it is in the library.
 
 fn main() -> std::process::ExitCode {
     pcp_view::cli::main()

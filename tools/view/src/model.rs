@@ -66,7 +66,7 @@ impl Value {
             Ok(Atom::U32(v)) => Kind::Integer(v.into()),
             Ok(Atom::I64(v)) => Kind::Integer(v.into()),
             Ok(Atom::U64(v)) => Kind::Integer(v.into()),
-            // The shortest decimal number that is this float. The nearest double would have many digits.
+            // The shortest decimal number that is this float. The equal double would have many digits.
             Ok(Atom::Float(v)) => Kind::Float(v.to_string().parse().unwrap_or(f64::from(v))),
             Ok(Atom::Double(v)) => Kind::Float(v),
             Ok(Atom::String(v)) => Kind::Text(String::from_utf8_lossy(v).into_owned()),
@@ -75,7 +75,7 @@ impl Value {
         Value { text: clean(&raw.print(Some(ty), 1).to_string()), kind }
     }
 
-    /// Returns the value as a number, unless it is none.
+    /// Returns the value as a number; `None` for other values.
     pub(crate) fn number(&self) -> Option<f64> {
         match self.kind {
             Kind::Integer(v) => Some(v as f64),
@@ -84,7 +84,7 @@ impl Value {
         }
     }
 
-    /// Returns by how much the value exceeds `other`. Returns `None` unless both are numbers.
+    /// Returns the difference from `other`, or `None` unless both are numbers.
     fn minus(&self, other: &Value) -> Option<f64> {
         match (&self.kind, &other.kind) {
             (Kind::Integer(a), Kind::Integer(b)) => Some((a - b) as f64),
@@ -129,7 +129,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Number of values that are kept: the columns of a large terminal.
+    /// Largest number of values that are kept: the columns of a large terminal.
     const COURSE: usize = 300;
 
     fn new(reading: Reading, before: Option<Series>, counter: bool, elapsed: Option<Duration>) -> Series {
@@ -150,7 +150,7 @@ impl Series {
         Series { inst, instance, value, change, rate, delta: difference, course, counts }
     }
 
-    /// Returns the values of any number. The latest is last.
+    /// Returns the values of a counter or of another number. The latest is last.
     pub(crate) fn values(&self) -> &VecDeque<Option<f64>> {
         if self.counts.is_empty() { &self.course } else { &self.counts }
     }
@@ -195,7 +195,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Replaces the metrics. A metric that stays keeps its values.
+    /// Replaces the metrics. A metric in both lists keeps its values.
     pub(crate) fn set_metrics(&mut self, metrics: Vec<Metric>) {
         let before = std::mem::take(&mut self.metrics);
         let mut before: HashMap<_, _> = before.into_iter().map(|shown| (shown.metric.name, shown.values)).collect();

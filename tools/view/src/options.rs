@@ -13,11 +13,11 @@ use pmapi::interval;
 #[non_exhaustive]
 pub struct ViewOptions {
     /// Time between samples, in seconds or with a unit such as 500msec
-    #[arg(short = 't', long, value_name = "TIME", default_value = "1", value_parser = interval_of)]
+    #[arg(short = 't', long, value_name = "TIME", default_value = "1", value_parser = interval_of, allow_negative_numbers = true)]
     pub interval: Duration,
 
     /// Number of samples, 0 for no end [default: 2; in a terminal 0]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     pub samples: Option<u64>,
 
     /// Print plain text even in a terminal
@@ -52,6 +52,10 @@ impl Default for ViewOptions {
 }
 
 fn interval_of(text: &str) -> Result<Duration, String> {
-    let interval = interval::parse(text).map_err(|e| e.to_string())?;
+    let interval = interval::parse(text).map_err(|_| "not a time such as 2, 0.5 or 500msec".to_owned())?;
     if interval < Duration::from_millis(10) { Err("less than 10 milliseconds".to_owned()) } else { Ok(interval) }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("not a number from 0 to {}", u64::MAX))
 }

@@ -12,11 +12,21 @@ use crate::signals::Signals;
 use crate::stage::Stage;
 use crate::time::local;
 
-/// Longest time to wait for a sample. Agents that do not answer are given up earlier.
+/// Longest time to wait for a sample. It is longer than the time limit for agents that do not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longest time to wait until an agent is ready.
+const EARLY: Duration = Duration::from_secs(10);
 
 /// Time between checks for signals.
 const SLICE: Duration = Duration::from_millis(50);
+
+/// Returns whether there is nothing to show because the agents are not ready yet. An agent that reads its source in the
+/// background is ready after the first reading.
+fn is_early(stage: &dyn Stage) -> bool {
+    let mut left = stage.agents().iter().filter(|agent| agent.failure().is_none()).peekable();
+    left.peek().is_some() && left.all(|agent| agent.status == Status::NotReady)
+}
 
 /// Calls `show` for each sample, with its number from 1. `samples` is the number of samples, or 0 for no end. Ends
 /// early after a signal, when all agents have ended, and at the end of a recording.
@@ -29,9 +39,16 @@ pub(crate) fn each_sample(
 ) -> io::Result<()> {
     let mut next = Instant::now();
     for sample in 1.. {
-        stage.tick();
-        let patience = Instant::now() + PATIENCE;
-        while !stage.gather(SLICE) && Instant::now() < patience && signals.received().is_none() {}
+        let begin = Instant::now();
+        let goes_on = |most| begin.elapsed() < most && signals.received().is_none();
+        loop {
+            stage.tick();
+            while !stage.gather(SLICE) && goes_on(PATIENCE) {}
+            if sample > 1 || !is_early(stage) || !goes_on(EARLY) {
+                break;
+            }
+            thread::sleep(SLICE);
+        }
         if signals.received().is_some() {
             break;
         }
@@ -50,7 +67,7 @@ pub(crate) fn each_sample(
     Ok(())
 }
 
-/// Prints samples. The first sample contains all about the metrics, later ones contain values and changes.
+/// Prints samples. The first sample contains all data about the metrics. Later samples contain values and changes.
 pub(crate) fn run(
     stage: &mut dyn Stage,
     interval: Duration,
@@ -103,7 +120,7 @@ fn print_metric(out: &mut impl Write, Shown { metric, values }: &Shown, full: bo
     }
 }
 
-/// Prints a descriptor as pminfo does, which also shows the rest of a metric without support.
+/// Prints a descriptor in pminfo's format, including the fields of a metric without support.
 fn print_desc(out: &mut impl Write, desc: &Desc) -> io::Result<()> {
     let indom = match desc.indom {
         Some(indom) => format!("{indom} {:#x}", indom.word()),

@@ -1,4 +1,4 @@
-//! Agents that are to be started, and hosts whose pmcd is asked.
+//! Agents to start, and hosts with a pmcd to connect to.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,14 +14,14 @@ use pmda::Failure;
 use crate::model::clean;
 use crate::source::{Host, names_below};
 
-/// Agent that is to be started, or host whose pmcd is asked.
+/// Agent to start, or host with a pmcd to connect to.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) name: String,
     pub(crate) begin: Begin,
 }
 
-/// How the view gets at the metrics.
+/// Source of the metrics.
 #[derive(Debug)]
 pub(crate) enum Begin {
     Start {
@@ -35,8 +35,8 @@ pub(crate) enum Begin {
 }
 
 impl Plan {
-    /// Plans the start of an agent with the names of its metrics and its dynamic roots. Standard error of the agent goes
-    /// to a file in `scratch`. A process group of its own keeps Ctrl-C from the agent.
+    /// Plans the start of an agent with the names of its metrics and its dynamic roots. Standard error of the agent
+    /// goes to a file in `scratch`. The agent gets a separate process group, so that Ctrl-C does not reach it.
     ///
     /// # Errors
     /// The error of the file's creation.
@@ -52,14 +52,14 @@ impl Plan {
         Ok(Plan { name, begin: Begin::Start { command: Box::new(command), names, log } })
     }
 
-    /// Plans to ask the pmcd of a host (pmNewContext(3)) for metrics: those at or below the given names, or without any
-    /// all but those of processes. Connects to pmcd.
+    /// Plans to show metrics from the pmcd of a host (pmNewContext(3)): those at or below the given names, or all
+    /// except those of processes if there are no names. Connects to pmcd.
     ///
     /// # Errors
     /// A mistake in `host`, no connection, or a name that pmcd does not know.
     pub fn host(host: &str, names: &[String]) -> Result<Plan, Failure> {
         let mut context = Context::connect(host).map_err(|e| match e {
-            // The text has lines that point at the mistake.
+            // The text has several lines, which point at the mistake.
             ConnectError::Spec(e) => format!("host {host:?}: {}", e.reason()),
             e => format!("host {host:?}: no connection to pmcd: {e}"),
         })?;
@@ -72,7 +72,8 @@ impl Plan {
         Ok(Plan { name, begin: Begin::Ask(Box::new(Host { context, roots: names.to_vec(), timezone })) })
     }
 
-    /// Returns the value of the label `agent` of its domains in a recording. pmcd has such labels itself.
+    /// Returns the value of the label `agent` for its domains in a recording. Not needed for pmcd, which has such
+    /// labels itself.
     pub(crate) fn label(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|_| self.asked().is_none())
     }

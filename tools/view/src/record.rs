@@ -1,4 +1,4 @@
-//! Recording of what is shown, in an archive.
+//! Recording of the shown samples in an archive.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) struct Recorder {
 
 #[derive(Debug)]
 struct State {
-    /// `None` after a failure.
+    /// Writer of the archive. `None` after a failure.
     writer: Option<Writer>,
     failure: Option<ArchiveError>,
 }
@@ -37,22 +37,24 @@ pub(crate) struct Batch {
     pub(crate) metrics: Vec<(Desc, String)>,
     pub(crate) texts: Vec<(Subject, TextKind, String)>,
     pub(crate) instances: Vec<(InDom, Vec<(Inst, String)>)>,
-    pub(crate) labels: Vec<(LabelLevel, u32, LabelSets)>,
+    pub(crate) labels: Vec<(LabelLevel, u32, ValidLabelSets)>,
 }
 
 /// Label sets of a subject, each with its instance.
-type LabelSets = Vec<(Option<Inst>, LabelSet)>;
+type ValidLabelSets = Vec<(Option<Inst>, LabelSet)>;
 
 impl Recorder {
-    /// Creates the files of the archive. `host` has name and time zone of the host whose pmcd is recorded; without it the
-    /// agents are those of this host.
+    /// Creates the files of the archive. `host` has the name and time zone of the host whose pmcd is recorded. Without
+    /// it, the agents are those of this host.
     ///
     /// # Errors
     /// Errors of [`Create::create`], for instance for files that exist.
     pub(crate) fn create(base: &Path, host: Option<(&str, Option<&str>)>) -> Result<Recorder, ArchiveError> {
-        let own = || nix::unistd::gethostname().map(|host| host.into_encoded_bytes()).unwrap_or_default();
         let zone = host.and_then(|(_, zone)| zone).filter(|zone| zone.len() < LONGEST_ZONE);
-        let host = host.map_or_else(own, |(name, _)| name.as_bytes().to_vec());
+        let host = host.map_or_else(
+            || nix::unistd::gethostname().map(|host| host.into_encoded_bytes()).unwrap_or_default(),
+            |(name, _)| name.as_bytes().to_vec(),
+        );
         let zone = zone.map_or_else(timezone, str::to_owned);
         let writer = Create::new(host).timezone(zone).create(base)?;
         let state = State { writer: Some(writer), failure: None };
@@ -90,7 +92,7 @@ impl Recorder {
     }
 }
 
-/// Time zones that are longer do not fit into the label of each version of archives, in bytes.
+/// Longest time zone that fits into the label of all versions of archives, in bytes.
 const LONGEST_ZONE: usize = 40;
 
 /// Returns the time zone in the form of POSIX, without rules.
@@ -133,11 +135,11 @@ fn put(writer: &mut Writer, batch: Batch, values: Option<&mut ResultWriter>) -> 
     if let Some(values) = values {
         writer.values(time, values)?;
     }
-    // What is shown is in the archive, also if this program is killed.
+    // All shown samples are in the archive, even if this program is killed.
     writer.flush()
 }
 
-/// Part of a recording: that of an agent, or of a host.
+/// Part of a recording: one agent or host.
 #[derive(Debug)]
 pub(crate) struct Recording {
     recorder: Arc<Recorder>,
@@ -157,18 +159,18 @@ impl Recording {
         Recording { recorder, agent, batch: Batch::default(), values: ResultWriter::new(), done: HashSet::new() }
     }
 
-    /// Returns the metadata that goes into the archive with the next sample.
+    /// Returns the metadata to write to the archive with the next sample.
     pub(crate) fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
 
     /// Adds labels of a subject, unless there are none. Those of a domain contain the name of the agent.
     pub(crate) fn add_labels(&mut self, level: LabelLevel, ident: u32, sets: source::LabelSets) {
-        let mut sets: LabelSets = sets.into_iter().filter_map(|(inst, set)| Some((inst, set.ok()?))).collect();
+        let mut sets: ValidLabelSets = sets.into_iter().filter_map(|(inst, set)| Some((inst, set.ok()?))).collect();
         if let Some(agent) = self.agent.as_ref().filter(|_| level == LabelLevel::Domain) {
             let own = sets.drain(..).next().map(|(_, set)| set).unwrap_or_default();
             let mut set = agent.clone();
-            // A set that would be too long keeps the name of the agent.
+            // If the set would be too long, the domain keeps only the name of the agent.
             _ = set.merge(&own);
             sets.push((None, set));
         }

@@ -13,7 +13,7 @@ use crate::model::{Board, Metric, Reading, Readings, Value, clean, clean_lines};
 use crate::stage::{Stage, Steer};
 use crate::time::{between, minus, plus};
 
-/// Records that are searched for the values as of a time when it goes back.
+/// When the replay goes back: number of records that are searched for the values as of the new time.
 const SEARCHED: usize = 500;
 /// Fastest and slowest speed, as powers of 2.
 const FASTEST: i32 = 12;
@@ -31,13 +31,13 @@ pub(crate) struct Replay<'a> {
     values: HashMap<PmId, Readings>,
     start: Stamp,
     end: Stamp,
-    /// Time of what is shown; `None` before the first sample.
+    /// Time of the shown values. `None` before the first sample.
     position: Option<Stamp>,
     direction: Direction,
     interval: Duration,
     /// Speed as a power of 2.
     speed: i32,
-    /// Time of an agent's board that stands for the start of the archive.
+    /// Time of an agent's board that corresponds to the start of the archive.
     base: Instant,
     /// Whether anything has changed since [`Stage::take_changed`].
     has_changed: bool,
@@ -55,7 +55,7 @@ impl<'a> Replay<'a> {
     /// Opens a recording at its start.
     ///
     /// # Errors
-    /// Those of [`Archive::end`].
+    /// Errors of [`Archive::end`].
     pub(crate) fn new(archive: &'a Archive, interval: Duration, speed: i32) -> Result<Replay<'a>, ArchiveError> {
         let meta = archive.metadata();
         let (mut agents, mut metrics) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ impl<'a> Replay<'a> {
     fn advance(&mut self) {
         let step = scaled(self.interval, self.speed);
         let next = match (self.position, self.direction) {
-            // Agents are recorded one after the other: the first step shows them all.
+            // Agents are recorded one after the other, so the first step must reach the last of them.
             (None, _) => plus(self.start, step).min(self.end),
             (Some(position), Direction::Forward) => plus(position, step).min(self.end),
             (Some(position), Direction::Backward) => minus(position, step).max(self.start),
@@ -96,8 +96,8 @@ impl<'a> Replay<'a> {
         self.position = Some(next);
     }
 
-    /// Takes the latest value of each metric as of a time: from the records since the last position, or going back, from
-    /// as many as are needed.
+    /// Collects the latest value of each metric as of a time. Reads the records since the last position, or when going
+    /// back, as many records as needed.
     fn collect(&mut self, from: Option<Stamp>, to: Stamp) -> Result<(), ArchiveError> {
         if from.is_some_and(|from| from > to) {
             self.values.clear();
@@ -188,7 +188,7 @@ impl Stage for Replay<'_> {
         let from = self.position;
         self.advance();
         let Some(to) = self.position else { return };
-        // What cannot be read is not shown; what is before it is, also after going back.
+        // Values that cannot be read are not shown. Values before them are, even after going back.
         let status = match self.collect(from, to) {
             Ok(()) => Status::Running,
             Err(e) => Status::Failed(e.to_string()),
@@ -353,7 +353,7 @@ mod tests {
         for _ in 0..3 {
             replay.steer(Steer::Slower);
         }
-        // After the mark there is what has been recorded since.
+        // After the mark, only values recorded since then are shown.
         step(&mut replay);
         assert_eq!(step(&mut replay), all(51, &[51]));
         assert!(!replay.has_ended());

@@ -1,4 +1,4 @@
-//! Where metrics come from: an agent that was started, or a running pmcd.
+//! Sources of metrics: an agent that was started, or a running pmcd.
 
 use pcp_client::Context;
 use pcp_collector::{AgentState, Collector, End, Error, LabelTarget, Process};
@@ -6,7 +6,7 @@ use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::{Changes, ValueSet};
 use pmapi::{Desc, InDom, Inst, LabelSet, PmId};
 
-/// Why a source does not answer at the moment, or any more.
+/// Reason why a source does not answer, now or permanently.
 #[derive(Debug)]
 pub(crate) enum Interruption {
     /// The agent is not ready.
@@ -23,16 +23,16 @@ pub(crate) type Answer<T> = Result<pmapi::Result<T>, Interruption>;
 /// Label sets of a subject, each with its instance.
 pub(crate) type LabelSets = Vec<(Option<Inst>, pmapi::Result<LabelSet>)>;
 
-/// Where metrics come from.
+/// Source of metrics.
 #[derive(Debug)]
 pub(crate) enum Source {
-    Agent(Box<Agent>),
+    Agent(Box<StartedAgent>),
     Host(Box<Host>),
 }
 
 /// Agent that was started, with the names of its metrics.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub(crate) struct StartedAgent {
     pub(crate) collector: Collector<Process>,
     pub(crate) names: pmns::Tree,
 }
@@ -46,10 +46,10 @@ pub(crate) struct Host {
     pub(crate) timezone: Option<String>,
 }
 
-/// Metrics of processes, which are left out unless they are named: there are too many of them to look through.
+/// Metrics of processes, which are left out unless they are requested: there are too many to be useful.
 const LEFT_OUT: [&str; 2] = ["proc.", "hotproc."];
 
-/// Most metrics in one request: pmcd accepts no PDUs over 64 KiB from clients.
+/// Largest number of metrics in one request: pmcd accepts no PDUs over 64 KiB from clients.
 const MOST_PMIDS: usize = 10_000;
 
 impl Source {
@@ -109,7 +109,7 @@ impl Source {
         }
     }
 
-    /// Returns the labels of a subject itself, without those of what it belongs to.
+    /// Returns the labels of a subject itself, without those of higher levels.
     pub(crate) fn labels(&mut self, of: LabelTarget) -> Answer<LabelSets> {
         match self {
             Source::Agent(agent) => agent.ask(|agent| agent.labels(of)),
@@ -117,8 +117,8 @@ impl Source {
         }
     }
 
-    /// Fetches metrics. Calls `convert` with the number of each in the request, and returns the outcomes, and what has
-    /// changed. A change of pmcd's agents may change names.
+    /// Fetches metrics. Calls `convert` with the index of each metric in the request. Returns the results, and pmcd's
+    /// change notifications. A change of pmcd's agents may change names.
     pub(crate) fn fetch<T>(
         &mut self,
         pmids: &[PmId],
@@ -156,7 +156,7 @@ impl Source {
     }
 }
 
-impl Agent {
+impl StartedAgent {
     /// Sends a request. An error that concerns only the request becomes the inner result.
     fn ask<T>(&mut self, request: impl FnOnce(&mut Collector<Process>) -> Result<T, Error>) -> Answer<T> {
         match request(&mut self.collector) {
@@ -201,7 +201,7 @@ impl Host {
     }
 }
 
-/// Returns the names of all metrics at or below some names, or of all without any.
+/// Returns the names of all metrics at or below some names, or of all metrics if `roots` is empty.
 pub(crate) fn names_below(context: &mut Context, roots: &[String]) -> pmapi::Result<Vec<String>> {
     let mut names = Vec::new();
     for root in roots {
@@ -231,7 +231,7 @@ fn labels(context: &mut Context, of: LabelTarget) -> pmapi::Result<LabelSets> {
     Ok(vec![(None, Ok(set))])
 }
 
-/// Looks up names one by one if pmcd refuses to look up all, because one agent is not ready.
+/// Looks up names one by one if pmcd refuses to look up all together, because an agent is not ready.
 fn pmids(context: &mut Context, names: &[String]) -> pmapi::Result<Vec<Option<PmId>>> {
     let list: Vec<&str> = names.iter().map(String::as_str).collect();
     if list.is_empty() {
@@ -241,9 +241,10 @@ fn pmids(context: &mut Context, names: &[String]) -> pmapi::Result<Vec<Option<Pm
         Err(_) if context.is_connected() => {}
         pmids => return pmids,
     }
-    let one = |name: &&str| match context.lookup_name(name) {
-        Err(e) if !context.is_connected() => Err(e),
-        pmid => Ok(pmid.ok()),
-    };
-    list.iter().map(one).collect()
+    list.iter()
+        .map(|name| match context.lookup_name(name) {
+            Err(e) if !context.is_connected() => Err(e),
+            pmid => Ok(pmid.ok()),
+        })
+        .collect()
 }

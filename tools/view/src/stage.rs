@@ -1,4 +1,4 @@
-//! What is shown: agents that run, or a recording.
+//! Sources of the shown data: running agents, or a recording.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ pub(crate) enum Steer {
     Slower,
 }
 
-/// Source of what is shown.
+/// Source of the shown data.
 pub(crate) trait Stage {
     /// Requests a sample.
     fn tick(&mut self);
 
-    /// Waits for the sample, at most for the time `wait`. Returns whether it is complete.
+    /// Waits for the sample for at most `wait`. Returns whether it is complete.
     fn gather(&mut self, wait: Duration) -> bool;
 
-    /// Requests the full help of a metric, by its number. The answer is in its [`Metric`](crate::model::Metric) some time
-    /// later.
+    /// Requests the full help of a metric, by its number. The answer is in its [`Metric`](crate::model::Metric) some
+    /// time later.
     fn ask_help(&mut self, agent: usize, metric: usize);
 
     /// Returns whether anything has changed since the last call.
     fn take_changed(&mut self) -> bool;
 
-    /// Returns what is shown.
+    /// Returns the values that are shown.
     fn agents(&self) -> &[Agent];
 
     /// Returns the time of the sample.
@@ -48,7 +48,7 @@ pub(crate) trait Stage {
         self.agents().iter().all(|agent| agent.failure().is_some())
     }
 
-    /// Returns whether samples are made as fast as they are printed.
+    /// Returns whether samples are produced as fast as they are printed.
     fn is_immediate(&self) -> bool {
         false
     }

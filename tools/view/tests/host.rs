@@ -63,7 +63,7 @@ fn the_metrics_of_a_pmcd() {
     assert!(shown.contains("\npmcd.pid [") && shown.contains("Semantics: discrete"), "{shown}");
     assert!(!shown.contains("pmcd.version"), "{shown}");
 
-    // All metrics, with the values that pminfo has.
+    // Shows all metrics, with the same values as pminfo.
     let output = seen(&["-s", "1", "--json"]);
     let lines = text(&output.stdout);
     let version = pmcd.run("pmprobe", ["-v", "pmcd.version"]).ok();
@@ -123,7 +123,7 @@ fn an_archive_has_one_host() {
     options.record = Some(dir.path().join("a"));
     let host = || Plan::host(&pmcd.host(), &[]);
     let refused = show(&options, |_| Ok(vec![host()?, host()?])).unwrap_err().to_string();
-    assert!(refused.ends_with("/a: an archive has the metrics of one host, and of nothing else"), "{refused}");
+    assert!(refused.ends_with("/a: an archive cannot record a host together with other hosts or agents"), "{refused}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 

@@ -10,6 +10,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use nix::unistd::geteuid;
@@ -36,6 +37,12 @@ impl Agent {
         self.check().is_ok()
     }
 
+    /// Returns whether no agent runs. Without descriptors or memory this cannot be known, and the result is false.
+    pub(crate) fn is_gone(&self) -> bool {
+        let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EINTR];
+        self.check().is_err_and(|e| !passing.iter().any(|passing| e.raw_os_error() == Some(*passing as i32)))
+    }
+
     /// Checks that the agent runs. Fails as [`Agent::files`] does.
     pub(super) fn check(&self) -> io::Result<()> {
         self.open().map(drop)
@@ -43,7 +50,8 @@ impl Agent {
 
     /// Opens the directory of files.
     ///
-    /// Fails with `NotFound` if no agent runs, and with `PermissionDenied` if another user can have chosen the directory.
+    /// Fails with `NotFound` if no agent runs, and with `PermissionDenied` if another user can have chosen the
+    /// directory.
     pub(super) fn files(&self) -> io::Result<Dir> {
         let agent = self.open()?;
         let path = read_path(&agent).ok_or(ErrorKind::InvalidData)?;
@@ -58,7 +66,7 @@ impl Agent {
         Ok(files)
     }
 
-    /// Opens the file of a running agent. Fails with `NotFound` if none runs.
+    /// Opens the file of a running agent. Fails with `NotFound` if no agent runs.
     fn open(&self) -> io::Result<File> {
         let directory = Dir::open_trusted(&self.path, |uid| self.trusts(uid))?;
         let agent = directory.file(OsStr::new(AGENT), OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0)?;
@@ -93,7 +101,7 @@ mod tests {
     use super::super::directory::Directory;
     use super::*;
 
-    /// A running agent, and what a process sees of it that trusts root, user 77 and its own user.
+    /// A running agent, as a process sees it that trusts root, user 77 and its own user.
     struct Scene {
         agent: Directory,
         dir: tempfile::TempDir,

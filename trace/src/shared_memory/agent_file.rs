@@ -44,7 +44,7 @@ mod system {
         Ok(())
     }
 
-    /// Whether another descriptor holds a write lock. Read locks, which every user can take, do not count.
+    /// Returns whether another descriptor holds a write lock. Read locks, which every user can take, do not count.
     pub(crate) fn is_locked(file: &File) -> bool {
         let mut found = whole(F_RDLCK);
         fcntl(file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok() && found.l_type != F_UNLCK as i16

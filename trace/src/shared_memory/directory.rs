@@ -20,7 +20,7 @@ use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, getegid, geteuid, mkdtemp, unlinkat};
 use pmapi::Config;
-use pmapi::file::copies_on_write;
+use pmapi::file::stores_may_fail;
 
 use super::agent_file::{AGENT, is_locked, lock, read_path};
 
@@ -38,7 +38,7 @@ pub fn base(config: &Config) -> PathBuf {
     set.unwrap_or(OsStr::new("/dev/shm")).into()
 }
 
-/// The directories of a running agent. Processes can trace to it until this is dropped.
+/// The directories of a running agent. Processes can trace to the agent until this value is dropped.
 ///
 /// Dropping it removes the directories, unless the directory of files still has files: the next agent reads those.
 #[derive(Debug)]
@@ -61,13 +61,24 @@ impl Directory {
     /// - `PermissionDenied` if another user owns a directory, or could replace it.
     /// - `AddrInUse` if another agent uses `path`.
     /// - `InvalidInput` if `path` has no parent or no last component.
-    /// - `Unsupported` on systems other than Linux, and for files on a file system that copies on write.
+    /// - `Unsupported` on systems other than Linux, and for files on a file system that copies on write, or is on a
+    ///   network or implemented by a program.
     /// - Errors of the system, such as `NotADirectory` for a symbolic link.
     pub fn open(path: PathBuf, base: &Path) -> io::Result<Directory> {
+        Directory::open_again(path, base, None)
+    }
+
+    /// Opens the directories as [`open`](Directory::open) does. Continues with the directory of files `before`, if the
+    /// file `agent` names none any more: it was removed, moved or replaced while the agent was running.
+    ///
+    /// # Errors
+    /// As for [`open`](Directory::open).
+    pub fn open_again(path: PathBuf, base: &Path, before: Option<PathBuf>) -> io::Result<Directory> {
         let directory = open_own(&path)?;
-        let before = left_before(&directory)?;
+        let candidates = [left_before(&directory)?, before];
         let prefix = format!("pcp-trace-{}.", Path::new(path.file_name().unwrap_or_default()).display());
-        let (files, opened) = match before.and_then(|files| reopen(files, base, &prefix)) {
+        let mut known = candidates.into_iter().flatten().filter_map(|files| reopen(files, base, &prefix));
+        let (files, opened) = match known.next() {
             Some(found) => found,
             None => make_files(base, &prefix)?,
         };
@@ -90,9 +101,10 @@ impl Directory {
         &self.opened
     }
 
-    /// Returns whether processes still find the agent: neither the file `agent` nor the directory of files was removed.
+    /// Returns whether processes still find the agent: neither the file `agent` nor the directory of files was removed,
+    /// moved or replaced.
     pub fn is_there(&self) -> bool {
-        [&self.agent, &self.opened].iter().all(|file| has_name(file))
+        leads_to(&self.path.join(AGENT), &self.agent) && leads_to(&self.files, &self.opened)
     }
 }
 
@@ -108,6 +120,15 @@ impl Drop for Directory {
 
 fn has_name(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
+}
+
+/// Returns whether a path leads to an open file. Also returns true if the path cannot be checked at present.
+fn leads_to(path: &Path, file: &File) -> bool {
+    match (fs::symlink_metadata(path), file.metadata()) {
+        (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+        (Err(e), _) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        (Ok(_), Err(_)) => true,
+    }
 }
 
 fn refused(what: &Path, why: &str) -> io::Error {
@@ -145,7 +166,7 @@ fn open_own(path: &Path) -> io::Result<OwnedFd> {
     Ok(directory.into())
 }
 
-/// Whether only root, `uid` and the directory's owner can rename its entries.
+/// Returns whether only root, `uid` and the directory's owner can rename its entries.
 fn is_kept(metadata: &Metadata, uid: u32) -> bool {
     let is_trusted = [0, uid].contains(&metadata.uid()) || uid == 0;
     let mode = metadata.permissions().mode();
@@ -194,9 +215,11 @@ fn open_files(files: &Path, base: &Path) -> io::Result<File> {
     fchmod(&opened, Mode::from_bits_truncate(FOR_FILES))?;
     let nameless = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
     let file = openat(&opened, ".", nameless, Mode::S_IRUSR | Mode::S_IWUSR);
-    if file.is_ok_and(|file| copies_on_write(&file.into())) {
-        let why =
-            format!("{}: the file system copies on write: on a full disk it would end processes", files.display());
+    if file.is_ok_and(|file| stores_may_fail(&file.into())) {
+        let why = format!(
+            "{}: stores to mapped files of this file system can fail, and would end processes",
+            files.display()
+        );
         return Err(io::Error::new(ErrorKind::Unsupported, why));
     }
     Ok(opened)
@@ -275,6 +298,35 @@ mod tests {
     }
 
     #[test]
+    fn directories_that_were_moved_or_replaced_are_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, away) = (dir.path().join("trace/4323"), dir.path().join("away"));
+        let mut agent = Directory::open(path.clone(), dir.path()).unwrap();
+        fs::write(agent.files().join("file"), "").unwrap();
+        for what in [path.join(AGENT), path.clone(), dir.path().join("trace"), agent.files().to_owned()] {
+            assert!(agent.is_there());
+            let is_files = what == agent.files();
+            let files = agent.files().to_owned();
+            fs::rename(&what, &away).unwrap();
+            assert!(!agent.is_there(), "{}", what.display());
+            // What has taken the place does not count.
+            match what.file_name() {
+                Some(name) if name == AGENT => fs::write(&what, "/tmp").unwrap(),
+                _ => fs::create_dir(&what).unwrap(),
+            }
+            assert!(!agent.is_there(), "{}", what.display());
+            if is_files {
+                fs::remove_dir(&what).unwrap();
+            }
+            drop(agent);
+            agent = Directory::open_again(path.clone(), dir.path(), Some(files.clone())).unwrap();
+            // The files of processes that run are still found.
+            assert_eq!(agent.files() == files, !is_files, "{}", what.display());
+            let _ = fs::remove_file(&away).or_else(|_| fs::remove_dir_all(&away));
+        }
+    }
+
+    #[test]
     fn only_a_write_lock_of_the_agents_user_is_an_agent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("4323");
@@ -301,7 +353,7 @@ mod tests {
         assert_eq!(open("public/4323", dir.path()), ErrorKind::PermissionDenied);
         assert_eq!(open("trace/4323", &public), ErrorKind::PermissionDenied);
         assert_eq!(fs::read_dir(&public).unwrap().count(), 0);
-        // Links are not followed, and their targets stay as they are.
+        // Links are not followed, and their targets are not changed.
         let target = dir.path().join("target");
         fs::create_dir_all(target.join("4323")).unwrap();
         fs::set_permissions(target.join("4323"), fs::Permissions::from_mode(0o700)).unwrap();

@@ -83,7 +83,7 @@
 //!
 //! A reader reads the number, copies cells, and reads the number again. Let N be the number of the ring's cells, less
 //! 16. The last N cells before the second number are intact. A record in progress may have overwritten the others. Gaps
-//! in the numbers of records tell how many were missed.
+//! in the numbers of records show how many were missed.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -118,7 +118,7 @@ pub(crate) mod block {
     pub(crate) const SUMS: u64 = 3;
 }
 
-/// Entries of a block of tags or of sums.
+/// Number of entries of a block of tags or of sums.
 pub(crate) const PER_BLOCK: usize = 63;
 pub(crate) const TAG_WORDS: usize = 32;
 pub(crate) const TAGS_LEN: u64 = ((block::WORDS + PER_BLOCK * TAG_WORDS) * WORD).next_multiple_of(PAGE) as u64;
@@ -136,7 +136,7 @@ pub(crate) const MAX_CELLS: usize = 16;
 /// Words of fields in the first cell, and in each of the others.
 pub(crate) const FIRST_FIELDS: usize = 2;
 pub(crate) const MORE_FIELDS: usize = 7;
-/// Most bytes of a record's fields.
+/// Largest number of bytes of a record's fields.
 pub(crate) const MAX_FIELDS: usize = (FIRST_FIELDS + (MAX_CELLS - 1) * MORE_FIELDS) * WORD;
 
 /// Flags of records.

@@ -49,7 +49,7 @@ impl OwnFile {
 impl Inherited for OwnFile {
     /// Closes the parent's file, whose lock would otherwise show the parent as alive.
     fn release(&self) {
-        // A thread that was writing the file at the fork had a reference of its own, which is never dropped here.
+        // A thread that was writing the file at the fork had another reference, which is never dropped in the child.
         if let Ok(mut state) = self.0.try_lock() {
             state.writer = None;
         }
@@ -93,7 +93,7 @@ impl SharedMemory {
         map::id().map(|_| SharedMemory { id, agent, ring_len, files: PerProcess::new() })
     }
 
-    /// Whether an agent reads files, and this process has a file with room for a lane. Makes the file.
+    /// Returns whether an agent reads files, and this process has a file with room for a lane. Makes the file.
     pub(crate) fn is_there(&self, shared: &Shared) -> bool {
         let writer = || self.writer(map::id()?, shared);
         match self.agent.check() {
@@ -162,11 +162,11 @@ impl SharedMemory {
         Some(held.len() - 1)
     }
 
-    /// The file of this process. Makes it if an attempt is due.
+    /// Returns the file of this process. Makes it if an attempt is due.
     fn writer(&self, own: Id, shared: &Shared) -> Option<Arc<Writer>> {
         let mut file = self.files.own(own).lock();
-        if let Some(writer) = &file.writer {
-            return Some(Arc::clone(writer));
+        if let Some(writer) = file.writer.take_if(|writer| !writer.is_closed()) {
+            return Some(Arc::clone(file.writer.insert(writer)));
         }
         if !file.backoff.is_due() {
             return None;
@@ -185,7 +185,7 @@ impl SharedMemory {
         }
     }
 
-    /// The file of this process, if it has made one.
+    /// Returns the file of this process, if it has made one.
     fn own_writer(&self) -> Option<Arc<Writer>> {
         self.files.find(map::id()?)?.lock().writer.clone()
     }
@@ -196,9 +196,14 @@ impl SharedMemory {
         if let Some(writer) = self.own_writer() {
             writer.missed();
         }
+        // The next trace event makes another file if the program has closed this one.
+        // The lock of a parent's file may never be released.
+        let own = map::id();
+        let is_usable = |held: &Held| Some(held.writer.process) != own || !held.writer.is_closed();
+        _ = HELD.try_with(|held| held.try_borrow_mut().map(|mut held| held.retain(is_usable)));
     }
 
-    /// The number of trace events in the file, and whether an agent reads it.
+    /// Returns the number of trace events in the file, and whether an agent reads it.
     pub(crate) fn status(&self) -> (u64, bool) {
         let Some(writer) = self.own_writer() else { return (0, false) };
         let mut count = 0;
@@ -211,7 +216,7 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         if let Some(writer) = self.own_writer() {
-            writer.end(self.agent.is_running());
+            writer.end(!self.agent.is_gone());
         }
     }
 }

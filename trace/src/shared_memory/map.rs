@@ -38,13 +38,13 @@ impl Mapping {
 /// A page that has zeros in a forked child (`MADV_WIPEONFORK` of madvise(2)).
 struct Wiped(MmapMut);
 
-/// A process among those that have a copy of the same memory. Its PID alone does not tell a child from its ancestors:
-/// they can be in other PID namespaces, or have ended.
+/// A process among those that have a copy of the same memory. Its PID alone does not distinguish a child from its
+/// ancestors: they can be in other PID namespaces, or have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Id(u64);
 
 impl Id {
-    /// The process with this number of copies of its memory before it.
+    /// Returns the process with this number of copies of its memory before it.
     pub(super) fn new(copies: u32) -> Id {
         Id(u64::from(copies) << 32 | u64::from(std::process::id()))
     }

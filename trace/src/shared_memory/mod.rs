@@ -34,4 +34,6 @@ pub use process::{Process, now};
 pub use reader::{Claim, ReadError, Reader};
 pub(crate) use ring::Mark;
 pub use ring::Record;
+#[cfg(mmv_loom)]
+pub use ring::tried;
 pub use sums::Change;

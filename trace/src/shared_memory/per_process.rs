@@ -8,14 +8,14 @@ use super::map::{self, Id};
 
 /// State of a process that its forked children have a copy of.
 pub(crate) trait Inherited: Default {
-    /// Releases in a child what the child would otherwise keep open. Does not wait for a lock.
+    /// Releases in a child the resources that the child would otherwise keep open. Does not wait for a lock.
     fn release(&self);
 
-    /// Prepares the drop in a child: forgets what may need a lock that another thread held at the fork.
+    /// Prepares the drop in a child: forgets values whose drop may need a lock that another thread held at the fork.
     fn forget(&mut self);
 }
 
-/// This process.
+/// Returns the identity of this process.
 #[inline]
 pub(crate) fn this_process() -> Id {
     map::id().unwrap_or_default()
@@ -24,13 +24,13 @@ pub(crate) fn this_process() -> Id {
 /// A value for each process among those that have a copy of it, the oldest process first.
 ///
 /// A lock that another thread holds during a fork is never released in the child. So a child never waits for a lock in
-/// the value of another process, and uses a value of its own. Nothing here has a lock.
+/// the value of another process, and uses its own value. This type has no lock.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T: Inherited> {
     /// The process, or 0 until one uses the value.
     id: AtomicU64,
     value: T,
-    /// The value of a child.
+    /// Value of the next process: a forked child.
     next: OnceBox<PerProcess<T>>,
 }
 

@@ -18,19 +18,19 @@ pub struct Process {
 impl Process {
     /// Returns the process with this number, or `None` if there is none, or it has ended (a zombie).
     pub fn find(pid: u32) -> Option<Process> {
-        // Of the main thread: the file of the process takes time in proportion to its threads.
+        // Reads the main thread's file: reading that of the process takes time in proportion to its threads.
         Process::parse(&fs::read(format!("/proc/{pid}/task/{pid}/stat")).ok()?)
     }
 
-    /// Returns this process, as other processes with the same `/proc` find it. In a PID namespace below the one of
-    /// `/proc`, the number is another one than [`std::process::id`].
+    /// Returns this process, as other processes with the same `/proc` find it. In a PID namespace below that of
+    /// `/proc`, the number differs from [`std::process::id`].
     pub(super) fn own() -> Option<Process> {
         Process::parse(&fs::read("/proc/self/stat").ok()?)
     }
 
     /// Parses `/proc/PID/stat`.
     fn parse(stat: &[u8]) -> Option<Process> {
-        // The name stands in parentheses, and may contain any characters, such as spaces and parentheses.
+        // The name is in parentheses, and may contain any characters, such as spaces and parentheses.
         let after_name = stat.iter().rposition(|byte| *byte == b')')?;
         let fields = str::from_utf8(stat.get(after_name + 2..)?).ok()?;
         let pid = str::from_utf8(stat.split(|byte| *byte == b' ').next()?).ok()?.parse().ok()?;
@@ -40,7 +40,7 @@ impl Process {
         (!ended).then_some(Process { pid, start })
     }
 
-    /// Whether `uid` is the real, effective, saved or file-system user of the running process.
+    /// Returns whether `uid` is the real, effective, saved or file-system user of the running process.
     pub(crate) fn is_of(&self, uid: u32) -> bool {
         let status = fs::read(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let mut lines = status.split(|byte| *byte == b'\n');
@@ -61,7 +61,7 @@ pub fn now() -> u64 {
         .map_or(0, |time| (time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64))
 }
 
-/// The time since `start`, in nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns the time since `start`, in nanoseconds of `CLOCK_MONOTONIC`.
 pub(crate) fn since(start: u64) -> Duration {
     Duration::from_nanos(now().saturating_sub(start))
 }

@@ -20,7 +20,7 @@ use super::ring::{Consumer, Record, Source, room};
 use super::sums::{Change, change};
 use crate::protocol::{Kind, MAX_TAG};
 
-/// Most blocks of a file.
+/// Largest number of blocks of a file.
 const MAX_BLOCKS: usize = 1 << 14;
 
 /// Error of reading a file.
@@ -58,17 +58,17 @@ impl ReadError {
 /// Relation between the file's owner and the process that the file names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// The process runs, and belongs to the owner, or the owner is root.
+    /// The process runs. It belongs to the owner of the file, or this owner is root.
     Own,
     /// The process runs, and belongs to another user.
     Foreign,
-    /// Another process has its number. The process has ended, or the number is that of another PID namespace.
+    /// Another process has this number now, because the process has ended or belongs to another PID namespace.
     Unknown,
-    /// No visible process has its number.
+    /// No visible process has this number.
     Gone,
 }
 
-/// Reader of the file of a process. Each call passes on what is new since the previous call.
+/// Reader of the file of a process. Each call returns the changes since the previous call.
 ///
 /// A reader allocates memory for the blocks, tags and used sums of the file, up to a [limit](Reader::limit_memory).
 /// Holes of a sparse file cost no memory.
@@ -93,7 +93,7 @@ pub struct Reader {
     blocks: usize,
     ended: bool,
     missed: u64,
-    /// The tags; `None` for one that is not valid.
+    /// The tags. `None` stands for an invalid tag.
     tags: Vec<Option<(Kind, Box<[u8]>)>>,
     /// Offsets of the blocks of tags, in bytes.
     names: Vec<u64>,
@@ -116,7 +116,7 @@ struct Ring {
 struct Sums {
     at: u64,
     first: usize,
-    /// Entries as they were read last, up to the last one that was not empty.
+    /// Entries when they were last read, up to the last one that was not empty.
     before: Vec<[u64; SUM_WORDS]>,
 }
 
@@ -133,7 +133,7 @@ impl Reader {
     /// Opens a file. It must be a regular one: symbolic links are not followed, and a FIFO does not block.
     ///
     /// # Errors
-    /// Those of [`Reader::new`], and [`ReadError::Io`] if the file cannot be opened.
+    /// Errors of [`Reader::new`], and [`ReadError::Io`] if the file cannot be opened.
     pub fn open(path: &Path) -> Result<Reader, ReadError> {
         // Opening a FIFO must not block.
         let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
@@ -200,7 +200,7 @@ impl Reader {
         self.owner
     }
 
-    /// Returns the process that the file names. [`Reader::claim`] tells whether this can be true.
+    /// Returns the process that the file names. [`Reader::claim`] checks whether this can be true.
     pub fn process(&self) -> Process {
         self.process
     }
@@ -413,7 +413,8 @@ impl Reader {
 }
 
 impl Sums {
-    /// Extends the kept entries to those in use, if there is memory for them. Frees those of a block that became empty.
+    /// Extends the kept entries to all that are in use, if there is memory for them. Frees the entries of a block that
+    /// became empty.
     fn make_room(&mut self, used: usize, memory: &mut usize, most: usize) {
         if used == 0 && !self.before.is_empty() {
             *memory -= self.before.len() * ENTRY_MEMORY;

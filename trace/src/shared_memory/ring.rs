@@ -1,6 +1,10 @@
 //! Rings of records, with one writer and any number of readers. The order of memory accesses is part of the
 //! [format](super::format).
 
+#[cfg(mmv_loom)]
+#[allow(clippy::unwrap_used)]
+pub mod tried;
+
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -16,7 +20,7 @@ pub(crate) struct Mark<'a> {
     pub(crate) value: u64,
     pub(crate) id: u64,
     pub(crate) parent: u64,
-    /// At most `MAX_FIELDS` bytes.
+    /// Fields of the event, at most `MAX_FIELDS` bytes.
     pub(crate) fields: &'a [u8],
 }
 
@@ -122,14 +126,14 @@ impl<W: Words + ?Sized> Source for &W {
     }
 }
 
-/// Cells that are copied at a time. This bounds the memory for reading a ring of any length.
+/// Number of cells that are copied at a time. This bounds the memory for reading a ring of any length.
 const AT_ONCE: u64 = 2048;
 
 /// A reader of a ring.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     room: u64,
-    /// Most cells of a record.
+    /// Largest number of cells of a record.
     most: u64,
     /// Earliest cell, and number, of the record after the last one that was read.
     cell: u64,
@@ -187,7 +191,8 @@ impl Consumer {
         Consumer { room: room as u64, most: most as u64, cell: 0, record: 0 }
     }
 
-    /// Passes new records to `out`, of the last `limit` cells before `written`, an earlier number of cells.
+    /// Passes new records to `out`, at most those in the last `limit` cells. `written` is the number of cells that the
+    /// ring had at an earlier time.
     ///
     /// Returns the number of records missed. Fails with `InvalidData` if `written` has decreased, or the ring is too
     /// small.
@@ -303,68 +308,6 @@ const _: () = assert!(AT_ONCE > MAX_CELLS as u64);
 mod tests {
     use super::super::format::MAX_FIELDS;
     use super::*;
-    use loom::sync::Arc;
-    use loom::sync::atomic::{AtomicU64, Ordering, fence};
-    use loom::thread;
-
-    /// Words of loom, which tries all orders of accesses.
-    struct Tried(Vec<AtomicU64>);
-
-    impl Words for Tried {
-        fn load(&self, at: usize, order: Ordering) -> u64 {
-            self.0[at].load(order)
-        }
-
-        fn store(&self, at: usize, word: u64, order: Ordering) {
-            self.0[at].store(word, order);
-        }
-
-        fn fence(&self, order: Ordering) {
-            fence(order);
-        }
-    }
-
-    /// Reads records and checks that each is intact. Returns the numbers of records read and missed.
-    fn read(consumer: &mut Consumer, ring: &Tried) -> (u64, u64) {
-        let mut seen = 0;
-        let written = { ring }.written().unwrap();
-        let missed = consumer.read(ring, written, u64::MAX, &mut Vec::new(), |record| {
-            seen += 1;
-            let n = record.time;
-            assert_eq!((record.tag, record.value, record.id, record.parent), (n as u32, n, n, n));
-        });
-        (seen, missed.unwrap())
-    }
-
-    fn write(producer: &mut Producer, ring: &Tried, n: u64) {
-        producer.write(ring, n as u32, &Mark { time: n, value: n, id: n, parent: n, ..Mark::default() });
-    }
-
-    #[test]
-    fn whatever_the_order_records_are_whole_or_missed() {
-        // Room for two records, and three are written while one thread reads twice.
-        const ROOM: usize = 2;
-        const WRITTEN: u64 = 3;
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(|| {
-            let words = (0..word_of(ROOM)).map(|_| AtomicU64::new(0)).collect();
-            let ring = Arc::new(Tried(words));
-            let writer = thread::spawn({
-                let ring = Arc::clone(&ring);
-                move || {
-                    let mut producer = Producer::new(ROOM);
-                    (1..=WRITTEN).for_each(|n| write(&mut producer, &ring, n));
-                }
-            });
-            let mut consumer = Consumer::new(ROOM, 1);
-            let first = read(&mut consumer, &ring);
-            writer.join().unwrap();
-            let last = read(&mut consumer, &ring);
-            assert_eq!(first.0 + first.1 + last.0 + last.1, WRITTEN);
-            assert!(last.0 + first.0 > 0);
-        });
-    }
 
     #[test]
     fn fields_take_as_many_cells_as_they_need() {

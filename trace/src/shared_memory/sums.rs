@@ -16,7 +16,7 @@ pub(crate) fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// The epoch of a time, in the upper half of a word.
+/// Returns the epoch of a time, in the upper half of a word.
 fn epoch(time: u64) -> u64 {
     time >> 30 << 32
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pmapi::file::{copies_on_write, off_stdio};
+use pmapi::file::{Kept, stores_may_fail};
 
 use super::agent::Agent;
 use super::file_lock::{Lock, flock};
@@ -38,7 +38,7 @@ pub(crate) struct Writer {
 
 #[derive(Debug)]
 struct Grow {
-    file: File,
+    file: Kept<File>,
     end: u64,
     /// Earliest time of the next attempt to extend the file after a failure, in nanoseconds.
     rests: u64,
@@ -84,10 +84,11 @@ impl Writer {
         let path = directory.path().join(&name);
         let (name, hidden) = (OsString::from(&name), OsString::from(format!(".{name}")));
         let file = directory.new_file(&hidden, 0o600)?;
-        let file = off_stdio(file).inspect_err(|_| _ = directory.remove(&hidden))?;
-        let made = map_header(&file).and_then(|header| {
+        let file = Kept::new(file).inspect_err(|_| _ = directory.remove(&hidden))?;
+        let made = file.get().and_then(|file| {
+            let header = map_header(file)?;
             // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
-            flock(&file, Lock::LockExclusiveNonblock)?;
+            flock(file, Lock::LockExclusiveNonblock)?;
             // The file has the directory's group, which is the agent's. The umask does not apply to this mode.
             file.set_permissions(Permissions::from_mode(0o640))?;
             let words = [MAGIC, VERSION, pid.into(), start, PAGE as u64];
@@ -116,7 +117,7 @@ impl Writer {
 
     /// A handle of the file, for reading it in this process.
     pub(crate) fn file(&self) -> io::Result<File> {
-        self.lock().file.try_clone()
+        self.lock().file.get()?.try_clone()
     }
 
     /// Obtains a lane for a thread: one that a thread has given back, or a new one.
@@ -139,7 +140,7 @@ impl Writer {
         self.lock().free.push(lane);
     }
 
-    /// The number of a tag in this file. Adds a new tag.
+    /// Returns the number of a tag in this file, after adding the tag if it is new.
     pub(crate) fn tag(&self, kind: Kind, name: &[u8]) -> io::Result<u32> {
         let grow = &mut *self.lock();
         let key = (kind, Box::from(name));
@@ -183,6 +184,11 @@ impl Writer {
         }
     }
 
+    /// Returns whether the program has closed the file. It stays mapped, but cannot be extended any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().file.get().is_err()
+    }
+
     pub(crate) fn is_ended(&self) -> bool {
         self.header.words().load(header::ENDED, Relaxed) != 0
     }
@@ -190,10 +196,10 @@ impl Writer {
 
 /// Maps the first page of a new file.
 fn map_header(file: &File) -> io::Result<Mapping> {
-    if copies_on_write(file) {
+    if stores_may_fail(file) {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "trace files are on a file system that copies on write",
+            "trace files are on a file system on which stores to mapped files can fail",
         ));
     }
     Mapping::append(file, 0, PAGE)
@@ -206,7 +212,11 @@ impl Grow {
         if now < self.rests {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let block = Mapping::append(&self.file, self.end, len).inspect_err(|_| self.rests = now + REST)?;
+        let block = self
+            .file
+            .get()
+            .and_then(|file| Mapping::append(file, self.end, len))
+            .inspect_err(|_| self.rests = now + REST)?;
         let words = [kind, len as u64, of[0] as u64, of[1] as u64];
         block.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
         self.end += len as u64;
@@ -214,7 +224,7 @@ impl Grow {
         Ok(block)
     }
 
-    /// The number of the first tag beyond the blocks of tags.
+    /// Returns the number of the first tag beyond the blocks of tags.
     fn tags_end(&self) -> usize {
         self.tags.len().div_ceil(PER_BLOCK) * PER_BLOCK
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pcp_client::HostSpec;
 use pcp_derive::{Controls, Definitions, Message, Scope, Setter, Severity, UnknownNames};
 
-use super::{Config, GroupConfig, Operands, Place, Problem};
+use super::{Config, GroupConfig, Operands, Place, Problem, debug};
 
 /// Group of definitions that no file assigns to another group.
 pub(super) const DERIVED: &str = "derived";
@@ -21,7 +21,9 @@ pub(super) struct Loader {
 impl Loader {
     pub(super) fn new(host: &HostSpec) -> Loader {
         let config = Config { groups: Vec::new(), problems: Vec::new() };
-        Loader { host: host.clone(), controls: Controls::default(), config }
+        let mut controls = Controls::default();
+        controls.on_debug(debug::follow);
+        Loader { host: host.clone(), controls, config }
     }
 
     /// Applies `$PCP_DERIVED_CONTROL`, which takes precedence over controls in files.
@@ -67,7 +69,7 @@ impl Loader {
     }
 }
 
-/// Returns whether a message says that a definition was refused, and not a text or a control.
+/// Returns whether a message reports a refused definition, rather than a refused text or control.
 fn refuses_definition(message: &Message) -> bool {
     let text = message.text.as_str();
     let of_text = text.contains("attribute") || text.ends_with("for value");

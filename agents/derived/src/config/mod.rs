@@ -1,5 +1,6 @@
 //! Configuration: definitions, the sources of their operands, and intervals.
 
+mod debug;
 mod load;
 mod loader;
 mod place;
@@ -27,7 +28,7 @@ pub(crate) use ready::READY;
 pub(crate) const ROOT: &str = "derived";
 
 /// Logs a problem at a place of the configuration, one log line for each line of `text`. A caret below an expression is
-/// a line of its own.
+/// a separate line.
 pub(crate) fn warn_lines(place: &dyn fmt::Display, text: &str) {
     for line in text.lines() {
         tracing::warn!(source = %place, "{line}");
@@ -55,7 +56,7 @@ pub(crate) struct GroupConfig {
     pub(crate) shown: HashMap<String, Shown>,
     /// Place of each definition in the configuration files.
     places: HashMap<String, Place>,
-    /// Definitions copied from other groups because this group refers to them.
+    /// Definitions of other groups that this group refers to, as copies.
     taken: HashSet<String>,
     /// Number of definitions of the group that were refused when it was loaded.
     pub(crate) refused: usize,
@@ -64,7 +65,7 @@ pub(crate) struct GroupConfig {
 }
 
 impl GroupConfig {
-    /// Returns what binding makes of metrics that do not exist.
+    /// Returns how binding treats metrics that do not exist.
     pub(crate) fn unknown_names(&self) -> UnknownNames {
         if self.novalue { UnknownNames::NoValue } else { UnknownNames::Refused }
     }
@@ -130,7 +131,7 @@ impl Problem {
         self.text.starts_with("Warning")
     }
 
-    /// Returns what the problem is about: the definition, or the place.
+    /// Returns the subject of the problem: the definition, or the place.
     pub(crate) fn subject(&self) -> String {
         self.definition.clone().unwrap_or_else(|| self.place.to_string())
     }

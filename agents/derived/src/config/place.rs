@@ -12,13 +12,13 @@ use super::{Problem, ROOT};
 pub(crate) struct NameSpace {
     names: Tree,
     own: Domain,
-    /// Names at or below which pmcd knows this agent's metrics. `None` if pmcd's name space is not known.
+    /// Names at or below which pmcd knows this agent's metrics. `None` if pmcd's name space cannot be read.
     roots: Option<Vec<String>>,
 }
 
 impl NameSpace {
     /// Reads the name space of this host's pmcd: `$PMNS_DEFAULT`, or `pmns/root` in `$PCP_VAR_DIR`. Leaves out the
-    /// names of the agent's own domain. Without a readable file, the name space is empty.
+    /// names of the agent's own domain. If the file cannot be read, the name space is empty.
     pub(crate) fn installed(own: Domain) -> NameSpace {
         let file = match std::env::var_os("PMNS_DEFAULT") {
             Some(file) => PathBuf::from(file),
@@ -67,7 +67,9 @@ impl super::Config {
                 match free {
                     Some(full) => {
                         if !is_below_root(&full) && others.lacks(&full) {
-                            texts.push(format!("Warning: pmcd does not know yet of {full}: Install the agent again"));
+                            texts.push(format!(
+                                "Warning: pmcd's name space does not have {full} yet: run Install again"
+                            ));
                         }
                         if let Some(definition) = group.definitions.get_mut(&name) {
                             definition.set_alias(&full);
@@ -75,7 +77,7 @@ impl super::Config {
                         group.shown.entry(name.clone()).or_default().name = Some(full);
                     }
                     None => {
-                        // It has been found just now.
+                        // The lookup just above has found it.
                         let _ = group.definitions.unregister(&name);
                         group.refused += 1;
                     }
@@ -104,7 +106,7 @@ fn is_below_root(name: &str) -> bool {
     is_below(name, ROOT)
 }
 
-/// Returns whether a name is that of a node below another name.
+/// Returns whether `name` is below `node` in the name space.
 fn is_below(name: &str, node: &str) -> bool {
     name.strip_prefix(node).is_some_and(|rest| rest.starts_with('.'))
 }
@@ -117,7 +119,8 @@ struct Taken {
 }
 
 impl Taken {
-    /// Reserves the last name that is free. Returns it, and a message about each name after it.
+    /// Reserves the last free name of the list. Returns this name, and a message about each later name, which is not
+    /// free.
     fn reserve_last(&mut self, mut names: Vec<String>) -> (Option<String>, Vec<String>) {
         names.dedup();
         let mut texts = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Config, Problem};
 
 impl Config {
-    /// Copies into each group the definitions of other groups that it refers to, if the operands are the same. The
+    /// Copies the definitions of other groups with the same operands that the definitions of a group refer to. The
     /// copies are computed from the samples of the group that uses them, and are not shown.
     pub(super) fn share(&mut self) {
         // Group and name of each definition, by the name that it is shown by, and by its own name.
@@ -30,10 +30,10 @@ impl Config {
                     let home = homes.get(&name).filter(|(home, _)| *home != number);
                     let Some((home, definition)) = home else { continue };
                     let outcome = self.take(number, *home, definition);
-                    // A plain name may be a metric of another agent.
+                    // A plain name may belong to another agent.
                     let is_ours = name == self.groups[*home].name_of(definition);
                     if let (Err(why), true, Some(place)) = (outcome, is_ours, self.groups[number].place(&user)) {
-                        let text = format!("Error: {name} is of group {:?}, {why}", self.groups[*home].name);
+                        let text = format!("Error: {name} belongs to group {:?}, {why}", self.groups[*home].name);
                         self.problems.push(Problem { place: place.clone(), definition: Some(user.clone()), text });
                     }
                 }
@@ -42,7 +42,7 @@ impl Config {
         }
     }
 
-    /// Copies a definition from one group into another, under the name that it is shown by.
+    /// Copies a definition from one group into another, under the name that clients see.
     fn take(&mut self, user: usize, home: usize, name: &str) -> Result<(), &'static str> {
         let Some((low, high)) = self.groups.split_at_mut_checked(user.max(home)) else { return Ok(()) };
         let (Some(low), Some(high)) = (low.get_mut(user.min(home)), high.first_mut()) else { return Ok(()) };
@@ -52,12 +52,15 @@ impl Config {
             return Ok(());
         }
         if user.operands != home.operands {
-            return Err("which has other operands");
+            return Err("whose operands come from another source");
         }
         if definition.names().any(|name| user.definitions.get(name).is_some() && home.definitions.get(name).is_some()) {
-            return Err("and refers to a definition of which there is another one here");
+            return Err("and refers to a name that is defined differently in this group");
         }
-        let taken = user.definitions.register(&shown, definition.expression()).map_err(|_| "but has no place here")?;
+        let taken = user
+            .definitions
+            .register(&shown, definition.expression())
+            .map_err(|_| "and this group cannot have another definition")?;
         taken.set_alias(name);
         user.places.extend(home.places.get(name).map(|place| (shown.clone(), place.clone())));
         user.taken.insert(shown);

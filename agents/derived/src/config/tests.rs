@@ -134,10 +134,10 @@ Arithmetic expression expected to follow PLUS
 2
 ^
 Duplicate global derived metric name
-[b.toml:4] Error: unknown key "matric"; there are metric, group
+[b.toml:4] Error: unknown key "matric"; the known keys are metric, group
 matric = 1
 ^
-[c.toml:2] Error: unknown key "intervall"; there are interval, host, agent, novalue, labels, metric
+[c.toml:2] Error: unknown key "intervall"; the known keys are interval, host, agent, novalue, labels, metric
 	intervall = '1s'
 	^
 [c.toml:3] Error: "interval": soon
@@ -202,7 +202,7 @@ fn names_that_are_not_free() {
 [a.toml:5] Error: disk.dev has other metrics below it
 [a.toml:8] Error: disk.dev.read.size is below disk.dev.read, which is a metric
 [a.toml:11] Error: mmv.d is below mmv, whose names belong to the agent with domain 70
-[a.toml:14] Warning: pmcd does not know yet of disk.dev.e: Install the agent again
+[a.toml:14] Warning: pmcd's name space does not have disk.dev.e yet: run Install again
 [a.toml:17] Error: disk.dev.e is the name of another metric of this agent
 [a.toml:20] Error: disk.dev.e.g is below disk.dev.e, which is a metric
 [a.toml:23] Error: derived.control.samples is below derived.control, which is a metric
@@ -244,10 +244,10 @@ e = '1 + derived.y'
 ";
     let (config, problems) = load(&[("a.toml", text)]);
     let expected = "\
-[a.toml:4] Warning: pmcd does not know yet of elsewhere.same: Install the agent again
-[a.toml:8] Error: derived.e is of group \"far\", which has other operands
-[a.toml:12] Error: derived.via is of group \"derived\", and refers to a definition of which there is another one here
-[a.toml:21] Error: derived.y is of group \"two\", which has other operands
+[a.toml:4] Warning: pmcd's name space does not have elsewhere.same yet: run Install again
+[a.toml:8] Error: derived.e belongs to group \"far\", whose operands come from another source
+[a.toml:12] Error: derived.via belongs to group \"derived\", and refers to a name that is defined differently in this group
+[a.toml:21] Error: derived.y belongs to group \"two\", whose operands come from another source
 ";
     compare(&problems, expected);
     let names = |group: &super::GroupConfig| -> Vec<(String, bool)> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 use pcp_derive::{SyntaxError, Text};
+use pmapi::file::{check_place, check_writers};
 use pmapi::{Domain, LabelSet};
 use serde_json::Value as Json;
 
@@ -13,7 +14,7 @@ use super::loader::{DERIVED, Loader};
 use super::{AgentSpec, Operands, Place, Problem, Shown};
 use crate::options;
 
-/// Reads a file. A mistake in one part leaves the other parts in effect.
+/// Reads a TOML file. A mistake in one part leaves the other parts in effect.
 pub(super) fn read(loader: &mut Loader, file: &Arc<str>, text: &[u8]) {
     let text = match std::str::from_utf8(text) {
         Ok(text) => text,
@@ -80,10 +81,10 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, entry: Entry<'_>, known: &str) {
-        self.problem(entry.at, &format!("unknown key {:?}; there are {known}", entry.key));
+        self.problem(entry.at, &format!("unknown key {:?}; the known keys are {known}", entry.key));
     }
 
-    /// Returns what `take` makes of a value. Records a problem if that is nothing.
+    /// Converts a value with `take`. Records a problem if `take` returns `None`.
     fn value<'e, T>(
         &mut self,
         entry: Entry<'e>,
@@ -148,7 +149,10 @@ impl Reader<'_> {
                     self.problem(entry.at, "operands come from a host or from agents, not from both");
                 }
                 "host" => operands = self.parsed(*entry, |text| text.parse().map(Operands::Host)),
-                "agent" => operands = self.agents(*entry).map(Operands::Agents),
+                "agent" => match self.check_writers() {
+                    Ok(()) => operands = self.agents(*entry).map(Operands::Agents),
+                    Err(e) => self.problem(entry.at, &format!("this file may start no agents: {e}")),
+                },
                 "novalue" => {
                     let novalue = self.value(*entry, "true or false", DeValue::as_bool);
                     let group = self.loader.group(name);
@@ -167,6 +171,13 @@ impl Reader<'_> {
         for entry in known.into_iter().filter(|entry| entry.key == "metric") {
             self.metrics(name, &labels, "", entry);
         }
+    }
+
+    /// Checks that no user other than root and this process's user can have written this file, which names programs.
+    fn check_writers(&self) -> Result<(), String> {
+        let path = Path::new(&**self.file);
+        check_writers(path, &path.metadata().map_err(|e| e.to_string())?)?;
+        check_place(path)
     }
 
     /// Parses one agent or a list of agents. Returns `None` if any of them is invalid.

@@ -80,7 +80,9 @@ impl Agents {
         let (mut agents, mut refused) = (Vec::new(), Vec::new());
         for spec in specs {
             let names = match &spec.pmns {
-                _ if child::is_nested() => Err("an agent that was started for its metrics starts no others".to_owned()),
+                _ if child::is_nested() => {
+                    Err("an agent that was itself started for its metrics cannot start agents".to_owned())
+                }
                 Some(path) => {
                     pmns::Loader::new().include_dir(&includes).load(path).map(Some).map_err(|e| e.to_string())
                 }

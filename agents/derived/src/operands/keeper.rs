@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pcp_collector::{AgentState, Channel as _, Collector, Launch, Process, Starting};
-use pmapi::backoff::Backoff;
+use pmapi::backoff::{Backoff, doubling};
 use pmapi::{Error, Result};
 use tracing::{info, warn};
 
@@ -46,16 +46,7 @@ enum Stage {
 impl Keeper {
     /// Pauses after repeated failures. The first one is also the time between calls of [`Keeper::tend`] while the agent
     /// is not ready.
-    const PAUSES: [Duration; 8] = [
-        Duration::from_millis(500),
-        Duration::from_secs(1),
-        Duration::from_secs(2),
-        Duration::from_secs(4),
-        Duration::from_secs(8),
-        Duration::from_secs(16),
-        Duration::from_secs(32),
-        Duration::from_secs(60),
-    ];
+    const PAUSES: [Duration; 8] = doubling(Duration::from_millis(500));
     /// Time without failures after which the pauses begin again with the first one.
     const STABLE: Duration = Self::PAUSES[7];
     /// Longest time until the agent's version arrives.
@@ -135,8 +126,9 @@ impl Keeper {
                     let (name, pid) = (&self.name, agent.pid().unwrap_or_default());
                     info!(source = name, "agent {name} has started, process {pid}");
                     let mut agent = Box::new(agent);
-                    child::introduce(&mut agent)
-                        .unwrap_or_else(|e| warn!(source = name, "agent {name} knows no client: {e}"));
+                    child::introduce(&mut agent).unwrap_or_else(|e| {
+                        warn!(source = name, "agent {name}: cannot report the user of this process to it: {e}")
+                    });
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
                 Err(pcp_collector::Error::TimedOut(_)) if now < *until => {}
@@ -206,7 +198,7 @@ impl Keeper {
         }
         let pause = self.backoff.failed(&Self::PAUSES);
         let name = &self.name;
-        warn!(source = name, "agent {name}: {why}; it is started again in {pause:?}");
+        warn!(source = name, "agent {name}: {why}; restarting it in {pause:?}");
         self.failure = why.to_string();
         self.problem_version += 1;
         self.stage = Stage::Away;

@@ -29,14 +29,14 @@ pub(super) struct Binding {
     pub(super) demand: Arc<Demand>,
     /// Whether clients want each metric, by place.
     wanted: Vec<bool>,
-    /// Whether the current sample computes each metric, by place.
+    /// Metrics that the current sample computes, by place.
     computed: Vec<bool>,
     kind: Kind,
     /// Metrics of the last regular sample, by place, and their plan.
     regular: (Vec<bool>, Plan),
     /// Plan of the last extra sample.
     extra: Plan,
-    /// Kept for its memory.
+    /// Sizes of the operands. Kept to reuse the memory.
     sizes: Sizes,
 }
 
@@ -66,9 +66,9 @@ impl Binding {
         self.evaluator.forget(&self.regular.1);
     }
 
-    /// Decides what the next sample computes. Differences are always over the time between two regular samples. So
-    /// `delta` and `rate` of metrics that are new in a regular sample start without history, and in an extra sample
-    /// they have no values.
+    /// Decides which metrics the next sample computes. Differences are always over the time between two regular
+    /// samples. So `delta` and `rate` of metrics that are new in a regular sample start without history, and in an
+    /// extra sample they have no values.
     pub(super) fn choose(&mut self, kind: Kind, before: Option<&Snapshot>) {
         self.kind = kind;
         self.demand.update(&mut self.wanted);

@@ -1,4 +1,4 @@
-//! What the agent's thread and a sampler share: commands with their progress, orders, and what the sampler publishes.
+//! State that the agent's thread and a sampler share: commands with their progress, orders, and published samples.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,9 @@ use super::snapshot::Snapshot;
 use crate::config::GroupConfig;
 use crate::running::Figures;
 
-/// Longest time from the beginning of a request until it no longer waits for samplers. A sample that needs pmcd no more
-/// is complete by then. Any other sample cannot be complete before pmcd has received the reply to this request.
+/// Longest time from the beginning of a request until it no longer waits for samplers. A sample that has received all
+/// answers of pmcd is complete by then. Any other sample cannot be complete before pmcd has received the reply to this
+/// request.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Longest total time that requests wait for new definitions to be bound.
@@ -23,7 +24,7 @@ pub(crate) const SENDING: Duration = Duration::from_millis(2);
 /// Number of commands that may be queued: one of each kind ([`Progress::is_queued`]).
 pub(crate) const QUEUE: usize = 2;
 
-/// Command to the sampler. It has no content, so that commands need not be queued while an equal one is.
+/// Command to the sampler. A command has no content, so one that is queued also serves later requests.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Sample metrics that clients want and that have no values.

@@ -17,7 +17,7 @@ const LINGER: Duration = Duration::from_secs(60);
 const LOOKS: u32 = 2;
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Longest time between two fetches that is taken for a client's interval.
+/// Longest time between two fetches that counts as a client's interval.
 const RARELY: Duration = Duration::from_secs(2 * 3600);
 
 /// Demand of clients: until when each metric is sampled, and which instance domains have been requested since the last
@@ -34,7 +34,7 @@ pub(crate) struct Demand {
 /// Times of a metric, in nanoseconds since [`Demand::start`]. 0 means never.
 #[derive(Default, Debug)]
 struct Times {
-    /// End of sampling.
+    /// Time until which the metric is sampled.
     until: AtomicU64,
     /// Time of the last fetch.
     fetched: AtomicU64,

@@ -16,7 +16,7 @@ use crate::operands::pmcd::Pmcd;
 const LASTING: Duration = Duration::from_secs(60);
 
 /// Instance lists. pmcd is asked for a list when clients have requested it, and when the instances in a sample differ
-/// from those in the sample before.
+/// from those in the previous sample.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// Lists sorted by domain.
@@ -50,8 +50,8 @@ impl Lists {
         self.size = 0;
     }
 
-    /// Marks the list of a domain for [`Lists::ask`] if it may not be that of the instances in a sample. `before` is
-    /// the metric's value slot in the previous snapshot.
+    /// Marks the list of a domain for [`Lists::ask`] if the instances in a sample may differ from it. `before` is the
+    /// metric's value slot in the previous snapshot.
     pub(super) fn check(&mut self, indom: InDom, values: &Column, before: Option<&Slot>, taken: Instant) {
         let known = find(&self.known, indom).ok().and_then(|at| self.known.get_mut(at));
         let valid = known.filter(|known| match before.filter(|slot| slot.taken.is_some()) {
@@ -65,7 +65,7 @@ impl Lists {
         }
     }
 
-    /// Asks pmcd for the lists of marked domains and of those that clients have requested.
+    /// Asks pmcd for the lists of marked domains and of domains that clients have requested.
     ///
     /// After [`Identity::Changed`] the history of differences must be discarded. If all lists together are larger than
     /// `limit` bytes, the new list becomes empty.

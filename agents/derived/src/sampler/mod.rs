@@ -20,13 +20,14 @@
 //!
 //! * `Unbound`: the next sample connects if there is no connection, looks up the operands, and binds the definitions.
 //! * `Bound`: samples are taken. A sample takes the binding out of the state, and only a complete one puts it back. So
-//!   none is left after an error or a panic.
+//!   no binding is left after an error or a panic.
 //! * `Failed`: `Unbound` after a pause, which doubles with each failure. Until then values are errors, and commands
 //!   fail at once.
 //!
 //! A *regular* sample has all metrics that clients want ([`Demand`]). `delta` and `rate` are over two regular samples.
-//! If clients want no metrics, one is taken each [`IDLE`], to notice changes. An *extra* sample has metrics that
-//! clients have begun to want since. The other metrics keep their values and their history.
+//! If clients want no metrics, a regular sample without them is taken each [`IDLE`], to notice changes. An *extra*
+//! sample has only the metrics that clients have begun to want since the last regular sample. The other metrics keep
+//! their values and their history.
 //!
 //! # Messages
 //!
@@ -47,7 +48,7 @@
 //! | who waits | for what | at most |
 //! |---|---|---|
 //! | fetch or instances | `Done`, if values or lists are missing | 10 ms after the request began ([`PATIENCE`]) |
-//! | lookup of names | `Bound`, after a reload | the same; in all, 1 s after the reload ([`BINDING`]) |
+//! | lookup of names | `Bound`, after a reload | the same; in total, 1 s after the reload ([`BINDING`]) |
 //! | lookup of names | `Sent`, if values are missing | 2 ms ([`SENDING`]), and 10 ms after the request began |
 //! | reload | `Sent` | 2 ms for each group |
 //! | sampler | connection | 5 s, or `$PMCD_CONNECT_TIMEOUT` |
@@ -86,7 +87,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::SigSet;
 use pcp_client::HostSpec;
 use pcp_derive::Descs;
-use pmapi::backoff::Backoff;
+use pmapi::backoff::{Backoff, doubling};
 use pmapi::{Domain, Error};
 use tracing::{info, warn};
 
@@ -100,18 +101,11 @@ use demand::Demand;
 use lists::Lists;
 use snapshot::Snapshot;
 
-/// Time between samples while clients want no metric: names and agents may have been added.
+/// Time between samples while clients want no metric. These samples notice names and agents that have been added.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Pauses after failed samples.
-const PAUSES: [Duration; 6] = [
-    Duration::from_millis(250),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(4),
-    Duration::from_secs(8),
-];
+const PAUSES: [Duration; 6] = doubling(Duration::from_millis(250));
 
 /// Number of failures after which the agent no longer waits for the first snapshot.
 const FAILURES: u32 = 3;
@@ -121,7 +115,7 @@ enum State {
     /// The next sample connects if necessary, and binds the definitions.
     Unbound,
     Bound(Box<Binding>),
-    /// As `Unbound`, but after the pause.
+    /// As in `Unbound`, but a pause has to end first.
     Failed,
 }
 

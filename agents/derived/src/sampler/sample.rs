@@ -18,7 +18,7 @@ use crate::config;
 use crate::metrics::Metrics;
 use crate::operands::pmcd::Connected;
 
-/// Number of times that the definitions are bound in one sample. With more changes than that, the sample fails.
+/// Number of times that the definitions are bound in one sample. If the operands change more often, the sample fails.
 pub(super) const BINDINGS: u32 = 5;
 
 /// Time between lookups of the operands of invalid definitions, while pmcd reports no changes.
@@ -35,7 +35,7 @@ const PMCD: PmId = match Domain::new(2) {
 /// Notifications that agents have been added, restarted or dropped.
 const AGENTS: Changes = Changes::AGENT_ADDED.union(Changes::AGENT_RESTARTED).union(Changes::AGENT_DROPPED);
 
-/// Samples.
+/// Fetching and publishing of samples.
 impl Sampler {
     /// Takes a sample and publishes it. Binds the definitions if they are not bound, or if their operands have changed.
     pub(super) fn sample(&mut self, mut kind: Kind) -> Result<()> {
@@ -58,7 +58,7 @@ impl Sampler {
             if !self.try_sample(&mut binding, kind)? {
                 continue;
             }
-            // Not before the sample is published, because a client may wait for its values.
+            // Not before the sample is published: a client may be waiting for the values.
             let is_due = self.stale || !binding.metrics.bad.is_empty() && self.looked_up.elapsed() >= AGAIN;
             if is_due && !self.look_up_again()? {
                 continue;
@@ -115,7 +115,7 @@ impl Sampler {
         Err(Error::TOOBIG)
     }
 
-    /// Publishes a sample, in the memory of an old snapshot that the agent's thread uses no more.
+    /// Publishes a sample, in the memory of an old snapshot that the agent's thread no longer uses.
     fn publish(&mut self, binding: &Binding, taken: Instant, evaluation: Duration) {
         let mut snapshot = self.spare.take().unwrap_or_default();
         if Arc::get_mut(&mut snapshot).is_none() {
@@ -210,8 +210,8 @@ impl Sampler {
         demand
     }
 
-    /// Publishes new metrics, with the values of those that stay. The first metrics are published with the first sample
-    /// instead.
+    /// Publishes new metrics, with the values of metrics that stay. The first metrics are published with the first
+    /// sample instead.
     fn announce(&mut self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) {
         let (group, good, bad) = (&self.group.name, metrics.good.len(), metrics.bad.len());
         info!(source = group, "group {group}: {good} definitions are metrics, {bad} are not");

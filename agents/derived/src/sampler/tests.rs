@@ -30,7 +30,7 @@ words = sample.string.hullo
 highest = max(sample.bin) > 800 ? bins : novalue()
 ";
 
-/// A sampler without a pmcd gives up each command at once, and ends when its commands do.
+/// A sampler without a pmcd gives up each command at once, and ends when the sender of the commands is dropped.
 #[test]
 fn without_a_pmcd_no_command_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn a_steady_tick_allocates_nothing() {
     assert_eq!((published.figures.samples, published.figures.errors), (16, 0));
 }
 
-/// The only value has 12 bytes, and 16 bytes for the value itself and its instance.
+/// The sample needs 28 bytes: 12 for the text of its only value, and 16 for the value and its instance.
 #[test]
 #[ignore = "needs PCP"]
 fn a_sample_has_limited_memory() {
@@ -143,8 +143,8 @@ fn instance_lists_have_limited_memory() {
     assert!(snapshot.slots.iter().all(|slot| slot.values.as_ref().is_ok_and(|values| !values.is_empty())));
 }
 
-/// Serves a client as a pmcd with one metric. It reports before each sample that an agent has been restarted. Returns the
-/// number of samples.
+/// Serves a client as a pmcd with one metric. It reports before each sample that an agent has been restarted. Returns
+/// the number of samples.
 fn restless(mut stream: UnixStream) -> usize {
     let pmid = PmId::new(Domain::new(60).unwrap(), Item::new(0, 0));
     let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);

@@ -107,7 +107,7 @@ pub(crate) fn operand() -> Agent {
     Agent::new("operand", 405, example).pmns(&pmda.join("pmns")).args(["-U", "root"])
 }
 
-/// Client that fetches the same metrics again and again.
+/// Client that fetches the same metrics repeatedly.
 pub(crate) struct Watch {
     client: Context,
     descs: Vec<Desc>,

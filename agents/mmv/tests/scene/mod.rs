@@ -65,11 +65,7 @@ impl Scene {
 
     /// Compiles a program that uses the C library.
     pub(crate) fn compile(&self, source: &Path) -> PathBuf {
-        let binary = self.dir.path().join(source.file_stem().unwrap());
-        let mut cc = Command::new("cc");
-        cc.arg("-o").arg(&binary).arg(source).args(["-lpcp_mmv", "-lpcp"]);
-        assert!(cc.status().unwrap().success(), "libpcp-mmv1-dev is needed");
-        binary
+        testkit::compile(source, &self.dir, &["-lpcp_mmv", "-lpcp"])
     }
 
     /// Starts a program that writes a file, and waits for the file.

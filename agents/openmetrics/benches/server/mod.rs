@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// `/m/METRICS/INSTANCES[/SOURCE]` is a document of so many metrics; `/bad/KIND` is bad on demand.
+/// `/m/METRICS/INSTANCES[/SOURCE]` is a document with these numbers of metrics and instances. `/bad/KIND` is a bad
+/// answer of some kind.
 pub(crate) struct Server {
     pub(crate) port: u16,
     pub(crate) is_bad: Arc<AtomicBool>,

@@ -1,5 +1,5 @@
-//! Speed of the parser on a document of 1,000 metrics with 10 instances, in MB/s, beside that of memchr, which only finds
-//! the ends of lines. Run it with `cargo bench -p pcp-exposition`.
+//! Speed of the parser on a document of 1,000 metrics with 10 instances, in MB/s, beside that of memchr, which only
+//! finds the ends of lines. Run it with `cargo bench -p pcp-exposition`.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use exposition::{Line, Lines, Sample, number};
 
 /// Time of one measurement.
 const TIME: Duration = Duration::from_millis(500);
-/// Measurements, of which the fastest counts.
+/// Number of measurements. The fastest one counts.
 const ROUNDS: usize = 5;
 
 fn document() -> String {

@@ -17,10 +17,9 @@
 //! # Ok::<(), exposition::Refusal>(())
 //! ```
 //!
-//! The grammar of samples is the one that PCP's agent pmdaopenmetrics(1) accepts, so that an exporter which works there
-//! works here. It is wider than the two formats: spaces may stand anywhere between the parts of a sample, and names
-//! have any characters. [`strict`] checks a document against the formats themselves, and says for each line why the
-//! format refuses it.
+//! The grammar of samples is that of PCP's agent pmdaopenmetrics(1), so an exporter that works there works here. It is
+//! wider than the two formats: spaces may stand anywhere between the parts of a sample, and names have any characters.
+//! [`strict`] checks a document against the formats themselves, and reports why the format refuses a line.
 
 mod comment;
 mod lines;
@@ -49,7 +48,7 @@ impl<'a> Line<'a> {
     /// Parses a line without its end. White space around it is ignored.
     ///
     /// # Errors
-    /// A [`Refusal`] with the column for a line that is neither blank nor a comment nor a sample.
+    /// A [`Refusal`], with the column, if the line is neither blank nor a comment nor a sample.
     #[inline]
     pub fn parse(line: &'a str) -> Result<Line<'a>, Refusal> {
         let text = space::trim(line);
@@ -63,3 +62,8 @@ impl<'a> Line<'a> {
         }
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

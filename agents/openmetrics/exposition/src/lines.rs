@@ -3,8 +3,8 @@
 /// Iterator over the lines of a document, with their numbers from 1 on.
 ///
 /// A line ends with LF, CR LF or CR, or with another character that Python's `str.splitlines` takes for an end: VT, FF,
-/// FS, GS, RS, NEL, and the line and paragraph separators of Unicode. Documents that have none of these but LF are
-/// split by memchr.
+/// FS, GS, RS, NEL, and the line and paragraph separators of Unicode. Documents whose only separator is LF are split by
+/// memchr.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     rest: &'a str,
@@ -42,14 +42,18 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Returns the end of the first line, and the begin of the second.
+/// Returns the end of the first line, and the beginning of the second.
 #[inline]
 fn plain_end(text: &str) -> (usize, usize) {
     memchr::memchr(b'\n', text.as_bytes()).map_or((text.len(), text.len()), |end| (end, end + 1))
 }
 
+/// Returns whether Python's `str.splitlines` takes a character for the end of a line.
+fn is_end(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
 fn any_end(text: &str) -> (usize, usize) {
-    let is_end = |c| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let Some(end) = text.find(is_end) else { return (text.len(), text.len()) };
     let rest = text.get(end..).unwrap_or_default();
     let len = if rest.starts_with("\r\n") { 2 } else { rest.chars().next().map_or(0, char::len_utf8) };

@@ -2,7 +2,7 @@
 //!
 //! These include all spellings of the two formats, and `_` between digits.
 
-/// Parses a floating point number. `None` for anything else.
+/// Parses a floating point number. Returns `None` for any other text.
 #[inline]
 pub fn float(text: &str) -> Option<f64> {
     match text.parse() {
@@ -11,7 +11,7 @@ pub fn float(text: &str) -> Option<f64> {
     }
 }
 
-/// Removes each `_` that is between two digits. `None` if there is no `_`, or one elsewhere.
+/// Removes each `_` between two digits. Returns `None` if there is no `_`, or if a `_` is not between two digits.
 #[cold]
 fn without_underscores(text: &str) -> Option<String> {
     let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
@@ -25,11 +25,11 @@ fn without_underscores(text: &str) -> Option<String> {
 pub struct Integer {
     /// The lowest 64 bits, in two's complement.
     pub low: u64,
-    /// The number, if an `i64` can hold it.
+    /// The number, if it fits into an `i64`.
     pub exact: Option<i64>,
 }
 
-/// Parses an integer. `None` for anything else.
+/// Parses an integer. Returns `None` for any other text.
 pub fn integer(text: &str) -> Option<Integer> {
     if let Ok(number) = text.parse::<i64>() {
         return Some(Integer { low: number as u64, exact: Some(number) });

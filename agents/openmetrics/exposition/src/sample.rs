@@ -13,7 +13,7 @@ use crate::space;
 pub struct Sample<'a> {
     key: &'a str,
     name: &'a str,
-    /// Text between the braces, and for a quoted name what follows it.
+    /// Text between the braces. For a quoted name, the text after the name.
     labels: Option<&'a str>,
     value: &'a str,
     rest: &'a str,
@@ -24,13 +24,13 @@ pub struct Sample<'a> {
 #[non_exhaustive]
 pub enum Reason {
     /// The line has a name and labels only.
-    #[error("there is no value")]
+    #[error("the value is missing")]
     NoValue,
     /// The line begins with a brace that no quoted name follows.
-    #[error("a name must stand before the labels, or in quotes as the first of them")]
+    #[error("the metric's name is missing: it must be before the opening brace, or in quotes after it")]
     NoName,
-    /// A quoted name has no second quote, or an escape.
-    #[error("the name in quotes does not end, or has a backslash")]
+    /// A quoted name has no closing quote.
+    #[error("the quoted name has no closing quote")]
     Name,
     /// A label's name is not followed by `=`.
     #[error("= must follow the name of a label")]
@@ -39,13 +39,13 @@ pub enum Reason {
     #[error("the value of a label must be in double quotes")]
     NoQuote,
     /// A label's value has no second quote.
-    #[error("the value of a label has no double quote at its end")]
+    #[error("the value of a label has no closing double quote")]
     OpenQuote,
     /// A label is followed by neither `,` nor `}`.
     #[error(", or }} must follow a label")]
     NoComma,
     /// The labels do not end.
-    #[error("the labels have no }} at their end")]
+    #[error("the labels have no closing }}")]
     OpenBrace,
 }
 
@@ -56,7 +56,7 @@ pub enum Reason {
 pub struct Refusal {
     /// Position in the line, in bytes from 1 on.
     pub column: usize,
-    /// What is wrong there.
+    /// Reason of the refusal at this column.
     pub reason: Reason,
 }
 
@@ -65,7 +65,7 @@ impl Refusal {
         Refusal { column: offset + 1, reason }
     }
 
-    /// Returns the refusal in a line that has so many more bytes before this one.
+    /// Returns the refusal for a line that has `by` more bytes before this text.
     pub(crate) fn moved(self, by: usize) -> Refusal {
         Refusal { column: self.column + by, ..self }
     }
@@ -84,9 +84,9 @@ impl<'a> Sample<'a> {
     }
 
     /// Parses a line whose beginning is the key of an earlier sample, so that name and labels need not be parsed again.
-    /// `None` if the line begins otherwise.
     ///
-    /// Returns the value and what follows it. White space around the line is ignored.
+    /// Returns the value and the text after it, or `None` if the line begins otherwise. White space around the line is
+    /// ignored.
     #[inline]
     pub fn parse_known(line: &'a str, key: &str) -> Option<(&'a str, &'a str)> {
         let rest = space::trim(line).strip_prefix(key)?;
@@ -112,7 +112,7 @@ impl<'a> Sample<'a> {
         self.key
     }
 
-    /// Returns the name, without quotes.
+    /// Returns the name, without quotes around it, but with the escapes within.
     pub fn name(&self) -> &'a str {
         self.name
     }
@@ -146,11 +146,11 @@ fn value_and_rest(line: &str, offset: usize) -> (&str, &str) {
 }
 
 /// Returns the offset of the first white space or `stop` from `offset` on, or the length of the text. A `stop` of 0
-/// stands for none.
+/// means that only white space ends the word.
 #[inline]
 fn word_end(text: &str, mut offset: usize, stop: u8) -> usize {
     while let Some(&byte) = text.as_bytes().get(offset) {
-        // Letters and digits come first, because they are most.
+        // Most bytes are letters and digits, so they are tested first.
         if byte > b' ' && byte < 0x80 && (byte != stop || stop == 0) {
             offset += 1;
         } else if byte == stop && stop != 0 || space::at(text, offset) > 0 {
@@ -162,7 +162,7 @@ fn word_end(text: &str, mut offset: usize, stop: u8) -> usize {
     offset
 }
 
-/// A name, the text between the braces, and the end of both.
+/// A name, the text between the braces, and the offset where both end.
 type Head<'a> = (&'a str, Option<&'a str>, usize);
 
 #[inline]
@@ -184,8 +184,7 @@ fn quoted_name(line: &str) -> Result<Head<'_>, Refusal> {
         return Err(Refusal::at(0, Reason::NoName));
     }
     let rest = line.get(quote + 1..).unwrap_or_default();
-    let len = memchr2(b'"', b'\\', rest.as_bytes()).filter(|at| rest.as_bytes().get(*at) == Some(&b'"'));
-    let len = len.ok_or(Refusal::at(quote, Reason::Name))?;
+    let len = value_end(rest, 0).ok_or(Refusal::at(quote, Reason::Name))?;
     let after = space::skip(line, quote + len + 2);
     let begin = match line.as_bytes().get(after) {
         Some(b',') => after + 1,
@@ -207,7 +206,7 @@ fn labels_end(line: &str, mut offset: usize) -> Result<usize, Refusal> {
             Some(b'}') => return Ok(offset),
             Some(_) => {}
         }
-        let value = value_begin(line, offset)?;
+        let (_, value) = name_end(line, offset)?;
         let end = value_end(line, value).ok_or(Refusal::at(value, Reason::OpenQuote))?;
         offset = space::skip(line, end + 1);
         match line.as_bytes().get(offset) {
@@ -219,12 +218,26 @@ fn labels_end(line: &str, mut offset: usize) -> Result<usize, Refusal> {
     }
 }
 
-/// Returns where the value of the label at `offset` begins, behind its first quote.
+/// Returns the offsets of the end of a label's name and of the beginning of its value, after its first quote.
+///
+/// A name in quotes, which UTF-8 names have, may contain white space and `=`. It is tried only if the name does not end
+/// at the first of these, because PCP's agent accepts quotes as characters of names.
+#[inline]
+fn name_end(line: &str, offset: usize) -> Result<(usize, usize), Refusal> {
+    // The first character always belongs to the name, even `=`.
+    let first = line.get(offset..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
+    let end = word_end(line, offset + first, b'=');
+    value_begin(line, end).map(|begin| (end, begin)).or_else(|refusal| {
+        let quoted = line.as_bytes().get(offset) == Some(&b'"');
+        let end = value_end(line, offset + 1).filter(|_| quoted).ok_or(refusal)? + 1;
+        value_begin(line, end).map(|begin| (end, begin)).map_err(|_| refusal)
+    })
+}
+
+/// Returns the offset where the value of a label begins, whose name ends at `offset`.
 #[inline]
 fn value_begin(line: &str, offset: usize) -> Result<usize, Refusal> {
-    // The first character belongs to the name in any case, even `=`.
-    let first = line.get(offset..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
-    let equals = space::skip(line, word_end(line, offset + first, b'='));
+    let equals = space::skip(line, offset);
     if line.as_bytes().get(equals) != Some(&b'=') {
         return Err(Refusal::at(equals, Reason::NoEquals));
     }
@@ -235,9 +248,9 @@ fn value_begin(line: &str, offset: usize) -> Result<usize, Refusal> {
     Ok(quote + 1)
 }
 
-/// Returns the offset of the quote that ends a label's value.
+/// Returns the offset of the quote that ends a label's value, or a name in quotes.
 #[inline]
-fn value_end(line: &str, begin: usize) -> Option<usize> {
+pub(crate) fn value_end(line: &str, begin: usize) -> Option<usize> {
     let mut offset = begin;
     loop {
         let rest = line.as_bytes().get(offset..)?;
@@ -245,7 +258,8 @@ fn value_end(line: &str, begin: usize) -> Option<usize> {
         if rest.get(at) == Some(&b'"') {
             return Some(offset + at);
         }
-        // The character after the backslash is no end. If it has several bytes, none of them is a quote.
+        // The character after the backslash does not end the value. None of its bytes is a quote, even if it has
+        // several.
         offset += at + 2;
     }
 }
@@ -254,7 +268,8 @@ fn value_end(line: &str, begin: usize) -> Option<usize> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Label<'a> {
-    /// Name, which may have any characters but white space and `=`.
+    /// Name, which may have any characters but white space and `=`. A name in quotes may have these, too, and keeps its
+    /// quotes.
     pub name: &'a str,
     /// Value, with its escapes.
     pub value: LabelValue<'a>,
@@ -270,7 +285,7 @@ impl<'a> LabelValue<'a> {
         self.0
     }
 
-    /// Returns the text that is meant: `\\`, `\"` and `\n` are replaced. A backslash before another character is kept.
+    /// Returns the unescaped text: `\\`, `\"` and `\n` are replaced. A backslash before another character is kept.
     pub fn text(self) -> Cow<'a, str> {
         if memchr(b'\\', self.0.as_bytes()).is_none() {
             return Cow::Borrowed(self.0);
@@ -309,10 +324,9 @@ impl<'a> Iterator for Labels<'a> {
             return None;
         }
         // The sample's parser has accepted this text, so that none of these fails.
-        let begin = value_begin(text, 0).ok()?;
+        let (name, begin) = name_end(text, 0).ok()?;
         let end = value_end(text, begin)?;
-        let first = text.chars().next().map_or(1, char::len_utf8);
-        let name = text.get(..word_end(text, first, b'='))?;
+        let name = text.get(..name)?;
         let value = LabelValue(text.get(begin..end)?);
         let rest = space::trim_start(text.get(end + 1..)?);
         self.rest = rest.strip_prefix(',').unwrap_or(rest);

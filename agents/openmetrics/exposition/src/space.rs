@@ -1,4 +1,4 @@
-//! White space: that of Unicode, and the ASCII separators 0x1C to 0x1F, as Python's `str.isspace` has it.
+//! White space: that of Unicode, and the ASCII separators 0x1C to 0x1F, as in Python's `str.isspace`.
 
 /// Returns whether a character is white space.
 pub(crate) fn is_space(c: char) -> bool {
@@ -11,8 +11,8 @@ const fn is_ascii_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r' | 0x1c..=0x1f)
 }
 
-/// Returns the length in bytes of the white space character that is at a byte offset, 0 if there is none. The offset
-/// must be that of a character.
+/// Returns the length in bytes of the white space character at a byte offset, or 0 for any other character. The offset
+/// must be at a character boundary.
 #[inline]
 pub(crate) fn at(text: &str, offset: usize) -> usize {
     match text.as_bytes().get(offset) {
@@ -28,7 +28,7 @@ fn wide_at(text: &str, offset: usize) -> usize {
     first.filter(|c| is_space(*c)).map_or(0, char::len_utf8)
 }
 
-/// Returns the offset of the first character from `offset` on that is no white space, or the length of the text.
+/// Returns the offset of the first character from `offset` on that is not white space, or the length of the text.
 #[inline]
 pub(crate) fn skip(text: &str, mut offset: usize) -> usize {
     loop {

@@ -4,7 +4,7 @@ use exposition::strict::{Checker, Format};
 use exposition::{Line, Lines, Sample};
 use proptest::prelude::*;
 
-/// Text with many of the characters that mean something.
+/// Text in which many characters have a meaning in the formats.
 fn text() -> impl Strategy<Value = String> {
     "([a-z]{0,3}|[ \t\n\r{}=\",#\\\\]|[0-9.]|é|\u{2028}|\u{a0}|# TYPE |# HELP |\\PC){0,60}"
 }
@@ -19,8 +19,8 @@ proptest! {
         let lines: Vec<&str> = Lines::new(&text).map(|(_, line)| line).collect();
         let rest: usize = lines.iter().map(|line| line.len()).sum();
         prop_assert!(rest <= text.len());
-        // Nothing but ends of lines is left out.
-        // The ends of lines of Python's str.splitlines, by which PCP's agent splits.
+        // Nothing but line ends is left out. Line ends are those of Python's str.splitlines, by which PCP's agent
+        // splits.
         let is_end =
             |c| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
         let ends = text.chars().filter(|c| is_end(*c)).count();
@@ -34,7 +34,7 @@ proptest! {
                 Ok(Line::Sample(sample)) => {
                     prop_assert!(sample.key().len() >= sample.name().len());
                     prop_assert!(!sample.value().is_empty());
-                    // A line with a known key has the same value, whatever stands before.
+                    // A line with a known key has the same value, whatever lines come before it.
                     let known = Sample::parse_known(line, sample.key());
                     prop_assert_eq!(known, Some((sample.value(), sample.rest())));
                     for label in sample.labels() {

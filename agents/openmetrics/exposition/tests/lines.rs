@@ -1,4 +1,4 @@
-//! Samples as documents have them, and lines that are none.
+//! Samples of documents, and lines that are not samples.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -41,6 +41,10 @@ fn samples() {
         ("m\u{a0}1", "m 1 []"),
         ("{\"m.x\",a=\"1\"} 1", "m.x{a=1} 1 []"),
         ("{ \"m x\" } 1", "m x 1 []"),
+        (r#"{"m\"} x",a="1"} 1"#, r#"m\"} x{a=1} 1 []"#),
+        (r#"m{"a b"="1","c=\"d"="2","e"="3"} 1"#, r#"m{"a b"=1,"c=\"d"=2,"e"=3} 1 []"#),
+        (r#"{"m","a b" = "1"} 1"#, r#"m{"a b"=1} 1 []"#),
+        (r#"m{"="1"} 1"#, r#"m{"=1} 1 []"#),
         ("é²/. abc", "é²/. abc []"),
     ] {
         assert_eq!(parts(line), expected, "{line}");
@@ -63,7 +67,8 @@ fn lines_that_are_no_samples() {
         ("m{", 3, Reason::OpenBrace),
         ("{a=\"1\"} 1", 1, Reason::NoName),
         ("{\"a 1", 2, Reason::Name),
-        ("{\"a\\\"b\"} 1", 2, Reason::Name),
+        ("m{\"a b\"} 1", 6, Reason::NoEquals),
+        ("{\"a\\\"b} 1", 2, Reason::Name),
         ("{\"a\" 1", 6, Reason::NoComma),
     ] {
         let refusal = Line::parse(line).unwrap_err();

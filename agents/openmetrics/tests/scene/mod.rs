@@ -1,4 +1,4 @@
-//! An agent with a configuration directory and tables of its own, and servers for it.
+//! An agent with its own configuration directory and tables, and servers for its sources.
 
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
@@ -42,7 +42,7 @@ impl Scene {
         self.path("var/config/pmda").join(name)
     }
 
-    /// Writes a file of the configuration directory as an administrator does: at once.
+    /// Writes a file of the configuration directory by renaming, so that it is complete at once.
     pub(crate) fn config(&self, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = self.path("config.d").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -106,7 +106,7 @@ fn number(atom: Atom<'_>) -> f64 {
     atom.to_string().parse().unwrap_or(f64::NAN)
 }
 
-/// Returns the text of the instance of a control metric that a source is.
+/// Returns the text of a control metric for the instance of a source.
 pub(crate) fn control(agent: &mut Agent, name: &str, source: &str) -> String {
     let pmid = agent.pmid(&format!("openmetrics.control.{name}")).unwrap();
     let indom = agent.desc(pmid).unwrap().indom.unwrap();
@@ -127,7 +127,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A server that answers each request with the bytes of a function, and keeps the requests.
+/// A server that answers each request with the bytes that a function returns, and keeps the requests.
 pub(crate) struct Server {
     pub(crate) port: u16,
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
@@ -148,7 +148,7 @@ impl Server {
         Server { port, requests }
     }
 
-    /// A server with a document that can be changed.
+    /// Starts a server for a document that can be changed.
     pub(crate) fn of(document: &Arc<Mutex<String>>) -> Server {
         let document = Arc::clone(document);
         Server::new(move |stream| {

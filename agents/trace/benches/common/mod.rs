@@ -10,7 +10,7 @@ use pmapi::{Domain, Item, PmId};
 pub(crate) const C_AGENT: &str = "/var/lib/pcp/pmdas/trace/pmdatrace";
 pub(crate) const ROUNDS: usize = 15;
 
-/// Whether cargo runs this program with `--bench`. Otherwise it must not measure.
+/// Returns whether cargo runs this program with `--bench`. Otherwise it must not measure.
 pub(crate) fn is_bench() -> bool {
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     if !is_bench {
@@ -19,7 +19,7 @@ pub(crate) fn is_bench() -> bool {
     is_bench
 }
 
-/// The value of an option that starts this program in another role than the bench.
+/// Returns the value of an option that starts this program in a role other than that of the bench.
 pub(crate) fn told_to(option: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != option).nth(1)
 }
@@ -64,7 +64,7 @@ impl Agent {
     }
 }
 
-/// The CPU time of a process, in nanoseconds.
+/// Returns the CPU time of a process, in nanoseconds.
 pub(crate) fn cpu(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
     text.split(' ').next().unwrap().parse().unwrap()

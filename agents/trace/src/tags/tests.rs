@@ -142,7 +142,7 @@ fn values_that_make_no_sense_spoil_no_tag() {
 #[test]
 fn long_transactions_swallow_no_short_ones() {
     let mut tags = of_period(5);
-    // More seconds in all than a double can count in hundredths.
+    // The total in hundredths of a second is too large for a double.
     let change = Change { count: 1 << 30, total: 1.4e16, times: None, last: None };
     tags.change(TWO, Kind::Transact, b"tag", &change, None);
     (0..100_000).for_each(|_| tags.add(ONE, &data(Kind::Transact, b"tag", 0.01)));
@@ -203,7 +203,7 @@ fn one_account_cannot_use_up_the_names_of_others() {
     for host in 1..10 {
         assert_eq!(many(&mut tags, Account::Host([10, 0, 0, host].into()), host), 99);
     }
-    // Nothing is free, but other accounts still get their share.
+    // The budget is used up, but other accounts still get their share.
     (0..5).for_each(|n| tags.add(TWO, &data(Kind::Observe, &[b'a' + n], 1.0)));
     assert_eq!(names(tags.of(Kind::Observe)).len(), 6);
     assert!((9000..10_000).contains(&tags.names.count()), "{}", tags.names.count());
@@ -239,7 +239,8 @@ fn counts(tags: &Tags, prefix: &str) -> Vec<(u32, String, u64)> {
     all.filter(|(_, name, _)| name.starts_with(prefix)).collect()
 }
 
-/// A hostile host that guesses the tags of applications, and uses them all the time, cannot make them lose any.
+/// A hostile host that guesses the tags of applications, and uses them continuously, cannot make applications lose
+/// tags.
 #[test]
 fn tags_of_applications_stay_when_the_host_that_introduced_them_gives_back() {
     let limits = Limits { names: 100, ..Limits::default() };
@@ -259,7 +260,7 @@ fn tags_of_applications_stay_when_the_host_that_introduced_them_gives_back() {
     }
     let expected: Vec<_> = all().zip(1..).map(|(name, number)| (number, name, 3)).collect();
     assert_eq!(counts(&tags, "own"), expected);
-    // Applications are charged for no more than they use, and still get their share.
+    // Applications are charged for no more than their use, and still get their share.
     let charges = applications.map(|account| tags.budget.of(account) / SHORT);
     assert!(tags.budget.of(ONE) < 10 * SHORT && charges.iter().all(|own| *own <= 5), "{charges:?}");
     points(&mut tags, TWO, std::iter::once("own new".to_owned()));
@@ -352,7 +353,7 @@ fn names_are_given_back_and_numbers_are_not() {
     at(&mut tags, 115);
     assert_eq!(mark(&mut tags, "c"), "2 b, 3 c");
     assert_eq!(mark(&mut tags, "a"), "2 b, 3 c");
-    // After a reset, names keep their numbers if they are used again. Others give way to new ones.
+    // After a reset, names keep their numbers if they are used again. New names replace the others.
     tags.reset();
     assert_eq!(mark(&mut tags, "c"), "3 c");
     assert_eq!(mark(&mut tags, "a"), "3 c, 4 a");

@@ -49,7 +49,7 @@ fn hostile_files_harm_nobody() {
     assert!(log.contains("shorter: ") && log.contains("text: "), "{log}");
 }
 
-/// A file counts once, however many names it has.
+/// A file counts once, even if it has several names.
 #[test]
 fn other_names_of_a_file_change_nothing() {
     let mut served = Served::start(&[]);
@@ -70,7 +70,7 @@ fn other_names_of_a_file_change_nothing() {
     assert!(file.exists());
 }
 
-/// Many large files of one user are read in several rounds. Files of other users are read in each round.
+/// Large files of one user are read over several rounds. Files of other users are read in each round.
 #[test]
 #[ignore = "needs root"]
 fn files_that_take_long_leave_time_for_others() {

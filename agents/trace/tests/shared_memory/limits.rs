@@ -1,4 +1,4 @@
-//! Limits of what the files of a user can cost the agent.
+//! Limits on what the files of a user can cost the agent.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,12 +19,12 @@ const BAD_FILES: u16 = 4;
 const MEMORY: u16 = 5;
 
 impl Served {
-    /// The count of what a limit has left out, by the item of its metric.
+    /// Returns the number of things left out by a limit, from the limit's metric.
     fn left_out(&mut self, of: u16) -> u64 {
         self.own(3, of)
     }
 
-    /// The agent's resident memory, in bytes.
+    /// Returns the agent's resident memory, in bytes.
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.agent.pid().unwrap())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -35,7 +35,7 @@ impl Served {
         fs::read_to_string(self.dir.path().join("trace.log")).unwrap()
     }
 
-    /// The path and contents of the only file.
+    /// Returns the path and contents of the only file.
     fn file(&self) -> (PathBuf, Vec<u8>) {
         let file = fs::read_dir(self.place()).unwrap().next().unwrap().unwrap().path();
         let bytes = fs::read(&file).unwrap();
@@ -47,7 +47,7 @@ impl Served {
 const PID: usize = 2;
 const END: usize = 4;
 
-/// Makes a file as processes do, and locks it until the returned handle is dropped.
+/// Creates a file as processes do, and locks it until the returned handle is dropped.
 fn put(place: &Path, name: &str, bytes: &[u8], more: impl FnOnce(&File)) -> Flock<File> {
     let hidden = place.join(format!(".{name}"));
     fs::write(&hidden, bytes).unwrap();
@@ -78,7 +78,7 @@ fn add_sums(file: &File, blocks: u64) {
 fn a_file_costs_memory_up_to_a_limit_and_others_count_on() {
     let mut served = Served::start(&["--limit", "memory-each=2000000", "--limit", "file-memory=1000000"]);
     let good = served.shared_memory();
-    // 63 tags: entries without a tag do not count.
+    // 63 tags. Entries without a tag do not count.
     (0..63).for_each(|n| good.point(&tag(&format!("tag {n}"))));
     assert_eq!(served.points("tag 0"), 1);
     let (_, bytes) = served.file();
@@ -202,7 +202,7 @@ fn files_that_do_not_stay_open_count_as_others_do() {
     assert_eq!((served.points("tag"), descriptors(&served)), (40, before));
 }
 
-/// A file for which the agent has no free descriptor is read as soon as there is one.
+/// A file for which the agent has no free descriptor is read once a descriptor is free.
 #[test]
 fn a_moment_without_descriptors_costs_no_file() {
     let mut served = Served::start(&[]);
@@ -252,6 +252,35 @@ fn a_directory_that_is_removed_is_made_again() {
     }
     assert_ne!(served.place(), before);
     assert_eq!(served.points("tag"), 5);
+}
+
+#[test]
+fn directories_that_are_moved_are_made_again() {
+    let mut served = Served::start(&[]);
+    let first = served.shared_memory();
+    first.point(&tag("tag"));
+    assert_eq!(served.points("tag"), 1);
+    let (away, above) = (served.dir.path().join("away"), served.directory().parent().unwrap().to_owned());
+    for (count, what) in (2..).zip([served.place(), above, served.directory(), served.directory().join("agent")]) {
+        fs::rename(&what, &away).unwrap();
+        wait_for("an agent", || {
+            let _ = served.points("tag");
+            served.directory().join("agent").exists() && served.place().exists()
+        });
+        // A process that has a file continues to use it, and a new process finds the agent.
+        first.point(&tag("tag"));
+        let second = served.shared_memory();
+        second.point(&tag("tag"));
+        assert_eq!(second.status().missed, 0, "{}", what.display());
+        drop(second);
+        let expected = 2 * count - 1;
+        wait_for("the points", || served.points("tag") == expected);
+        fs::remove_dir_all(&away).or_else(|_| fs::remove_file(&away)).unwrap();
+    }
+    // One for each directory of files that there was.
+    let places = fs::read_dir(served.dir.path()).unwrap().flatten();
+    let places = places.filter(|entry| entry.file_name().to_string_lossy().starts_with("pcp-trace-"));
+    assert_eq!(places.count(), 1);
 }
 
 /// A file is ignored if it names a running process of a user other than the file's owner.

@@ -61,7 +61,7 @@ impl Served {
         Trace::new(self.options().transport(Transport::SharedMemory))
     }
 
-    /// The directory of files.
+    /// Returns the directory of files.
     pub(crate) fn place(&self) -> PathBuf {
         fs::read_to_string(self.directory().join("agent")).unwrap().into()
     }
@@ -70,7 +70,7 @@ impl Served {
         fs::read_dir(self.place()).unwrap().count()
     }
 
-    /// The value of a metric for a tag.
+    /// Returns the value of a metric for a tag.
     pub(crate) fn of(&mut self, item: u16, kind: u32, tag: &str) -> Option<f64> {
         let indom = InDom::new(Domain::new(10).unwrap(), Serial::new(kind));
         let inst = self.agent.instance_of(indom, tag).ok()?;
@@ -92,7 +92,7 @@ impl Served {
         number(self.agent.value(pmid(cluster, item)).unwrap()) as u64
     }
 
-    /// The records that a client has not read yet, and the number of those that it has missed.
+    /// Returns the records that a client has not read yet, and the number of those that it has missed.
     pub(crate) fn records(&mut self, client: i32) -> (Vec<Seen>, u64) {
         let values = self.agent.as_client(client).values(pmid(1, 5)).unwrap();
         let Some((_, Atom::HighResEvent(payload))) = values.iter().next() else { return Default::default() };

@@ -6,12 +6,13 @@ use pmapi::Item;
 use super::source::Source;
 
 /// Assigns clusters. A file gets the cluster that it requests, even if another file has it. Other files get the lowest
-/// free one. If the files belong to several users, files keep their clusters, and only new ones get the lowest free
-/// one. A user can then change no cluster of another user's file.
-pub(super) fn assign_clusters(sources: &mut Vec<Source>) {
+/// free one. If the files belong to several users, or have `large` records, files keep their clusters, and only new
+/// files get the lowest free one. So a user cannot change the cluster of another user's file, and a changed file changes
+/// few tables.
+pub(super) fn assign_clusters(sources: &mut Vec<Source>, large: u64) {
     let wanted = |source: &Source| u16::try_from(source.file.header().cluster).unwrap_or_default();
     let mut used = HashSet::new();
-    let is_shared = is_shared(sources);
+    let is_shared = is_shared(sources) || sources.iter().map(|source| source.records).sum::<u64>() > large;
     if is_shared {
         used.extend(sources.iter().map(|source| match wanted(source) {
             0 => source.cluster,

@@ -70,6 +70,9 @@ impl Collection {
                 give(Some(inst), place);
             }
         }
+        if ty == ValueType::String {
+            sources.iter_mut().for_each(Source::close_borrowed);
+        }
         Ok(())
     }
 }

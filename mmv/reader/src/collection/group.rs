@@ -1,8 +1,9 @@
 //! Groups of files: a change of a file affects no other group.
 //!
-//! Two files are in one group if they belong to one user and share a class of clusters or instance domains, or a first
-//! component of names. Groups of several users may claim the same metrics or instance domains. Each lookup then finds
-//! the claim of the file with the highest [`Rank`], so that no user's change requires new tables for another user.
+//! Two files are in the same group if they belong to one user and share a class of clusters or instance domains, or a
+//! first component of names. Groups of several users may claim the same metrics or instance domains. Each lookup then
+//! finds the claim of the file with the highest [`Rank`], so that no user's change requires new tables for another
+//! user.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
@@ -10,11 +11,12 @@ use std::ffi::OsStr;
 use hashbrown::{HashMap, HashSet};
 use pmapi::{Item, Serial};
 
+use super::build::Builder;
 use super::limits::{Tariff, thread_time};
 use super::names::head;
 use super::numbers::{CLASSES, class_of_cluster, class_of_indom};
-use super::source::Source;
-use super::tables::{Entry, Tables};
+use super::source::{GroupSize, Source, building_time};
+use super::tables::Tables;
 
 /// Files of a user that may have names, identifiers or instance domains in common, and their combined tables.
 #[derive(Debug)]
@@ -24,32 +26,36 @@ pub(super) struct Group {
     /// Built at the first access.
     tables: OnceCell<Tables>,
     tariff: Tariff,
-    /// Nanoseconds that building the tables, and what is derived from them, took, until they are charged.
+    /// Nanoseconds spent on building the tables and data derived from them, until they are charged.
     work: Cell<u64>,
-    /// The stamps of the files that the tables are made of.
+    /// The stamps of the files from which the tables were built.
     stamps: Vec<u64>,
-    /// A number that was never used for a group of other files.
+    /// A number that no group of other files has ever had.
     pub version: u64,
     /// Whether no other group shares a class or a first component of names with this one.
     is_alone: bool,
-    /// Number of the request that checked the files last.
+    /// Whether another group shares a first component of names with this one.
+    shares_heads: bool,
+    /// Number of the last request that checked the files.
     begun: u64,
 }
 
-/// All groups.
+/// All groups of files of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Vec<Group>,
     /// Group of each file and index in the group, in the order of the files' names.
     order: Vec<(u32, u32)>,
-    /// Stamp of each file, in the same order.
+    /// Stamp of each file, in the same order as `order`.
     stamps: Vec<u64>,
     /// The groups with each class.
     classes: Vec<Numbers>,
-    /// The groups with each first component of names.
+    /// The groups by the first component of their names.
     heads: HashMap<Box<str>, Numbers>,
     /// The last stamp or version that was assigned.
     stamp: u64,
+    /// Number of look-ups in tables of other groups that the present request may still do to hide names.
+    checks: Cell<usize>,
 }
 
 /// Indexes of groups, in ascending order. Several groups belong to different users.
@@ -71,7 +77,7 @@ impl Numbers {
         }
     }
 
-    /// Adds the index of a group, which is at least as high as all others.
+    /// Adds the index of a group, which must not be lower than those already in the set.
     fn push(&mut self, number: u32) {
         match self {
             _ if self.as_slice().last() == Some(&number) => {}
@@ -82,9 +88,19 @@ impl Numbers {
     }
 }
 
-/// Precedence of a file over those of other users; the lowest comes first. Root's files precede all others, then those
-/// that have been in the directory longest, then the first by name.
+/// Complete tables of groups that do not exist yet, by the stamps of their files.
+pub(super) type Ready = HashMap<Vec<u64>, Tables>;
+
+/// Precedence of a file over those of other users. The lowest rank comes first: root's files, then the files that have
+/// been in the directory longest, then the first file by name.
 type Rank<'a> = (bool, u64, &'a OsStr);
+
+/// Number of look-ups in tables of other groups that one request does to hide names which it lists, or to count metrics.
+/// They take 3 to 5 ms.
+const CHECKS: usize = 16_384;
+
+/// Longest time for the tables that a later request builds, in nanoseconds.
+const LATER: u64 = 8_000_000;
 
 impl Group {
     #[inline]
@@ -94,10 +110,10 @@ impl Group {
 
     #[cold]
     fn build(&self, prefix: &str) -> Tables {
-        self.charged(|| Tables::build(prefix, &self.sources))
+        self.charged(|| Builder::build(prefix, &self.sources))
     }
 
-    /// Does work whose time is charged to the user of the files.
+    /// Performs work, and charges its time to the user of the files.
     pub(super) fn charged<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.tariff == Tariff::Free {
             return work();
@@ -125,7 +141,8 @@ impl Group {
         self.begun = request;
         let mut are_valid = true;
         for source in &mut self.sources {
-            // Whatever the others are: each file must discard the values of the last request.
+            // All files are prepared, whatever the result of the others: each must discard the values of the last
+            // request.
             are_valid &= source.begin(buffer);
         }
         are_valid
@@ -179,7 +196,7 @@ impl Groups {
             Some((group.rank(entry.source as usize)?, *number, group.tables(prefix).name(entry)))
         });
         let (rank, first, name) = claims.min()?;
-        // A metric is exported only if both its identifier and its name are its own.
+        // A metric is exported only if both its identifier and its name belong to its group.
         let owner = self.claims(prefix, name).min()?;
         ((rank, first) == (owner.0, owner.1)).then_some(first)
     }
@@ -200,9 +217,33 @@ impl Groups {
         })
     }
 
-    /// Returns whether a group's metric is exported.
-    pub(super) fn exports(&self, prefix: &str, number: u32, entry: &Entry) -> bool {
-        self.get(number).is_some_and(Group::is_alone) || self.of_item(prefix, entry.item) == Some(number)
+    /// Allows a new request [`CHECKS`] look-ups.
+    pub(super) fn begin(&self) {
+        self.checks.set(CHECKS);
+    }
+
+    /// Returns whether a group's metric is exported. A request for very many names that several users claim has a
+    /// limited time: after [`CHECKS`] look-ups, this returns true, so that the list of names has some names twice.
+    pub(super) fn exports(&self, prefix: &str, number: u32, name: &str, item: Item) -> bool {
+        let Some(group) = self.get(number).filter(|group| !group.is_alone) else { return true };
+        if self.checks.get() == 0 {
+            return true;
+        }
+        let heads = if group.shares_heads { self.of_head(own_head(prefix, name)).len() } else { 1 };
+        let classes = self.of_class(class_of_cluster(item.cluster())).len();
+        if heads <= 1 && classes <= 1 {
+            return true;
+        }
+        match self.checks.get().checked_sub(heads + classes) {
+            Some(left) => {
+                self.checks.set(left);
+                self.of_item(prefix, item) == Some(number)
+            }
+            None => {
+                self.checks.set(0);
+                true
+            }
+        }
     }
 
     /// Returns the group whose instance domain with this number is exported.
@@ -265,20 +306,36 @@ impl Groups {
         self.all.iter_mut().flat_map(|group| std::mem::take(&mut group.sources)).collect()
     }
 
-    /// Sets the files, which must be sorted by name. Groups of the same files as before are kept. `tariff` says whether
-    /// users are charged for the tables of new groups.
-    pub(super) fn put_sources(&mut self, mut sources: Vec<Source>, tariff: Tariff) {
-        for source in sources.iter_mut().filter(|source| source.stamp == 0) {
-            self.stamp += 1;
-            source.stamp = self.stamp;
-        }
+    /// Sets the files, which must be sorted by name. Groups of the same files as before are kept. `tariff` determines whether
+    /// users are charged for the tables of new groups. `ready` has tables that are complete, by the stamps of the files.
+    pub(super) fn put_sources(&mut self, mut sources: Vec<Source>, tariff: Tariff, ready: Ready) {
+        sources.iter_mut().for_each(|source| self.mark(source));
         if sources.iter().map(|source| source.stamp).eq(self.stamps.iter().copied()) {
             for (source, (group, _)) in sources.into_iter().zip(&self.order) {
                 self.all[*group as usize].sources.push(source);
             }
             return;
         }
-        self.put(partition(&sources), sources, tariff);
+        let numbers = partition(&sources.iter().collect::<Vec<_>>());
+        self.put(numbers, sources, tariff, ready);
+    }
+
+    /// Assigns a stamp to a file, unless it has one.
+    pub(super) fn mark(&mut self, source: &mut Source) {
+        if source.stamp == 0 {
+            self.stamp += 1;
+            source.stamp = self.stamp;
+        }
+    }
+
+    /// Returns all files.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.all.iter().flat_map(|group| &group.sources)
+    }
+
+    /// Returns whether there is a group of files with these stamps.
+    pub(super) fn has(&self, stamps: &[u64]) -> bool {
+        self.all.iter().any(|group| group.stamps == stamps)
     }
 
     /// Puts all files into one group.
@@ -287,11 +344,11 @@ impl Groups {
         let mut sources = self.take_sources();
         sources.sort_by(|a, b| a.name.cmp(&b.name));
         self.all.clear();
-        self.put(vec![0; sources.len()], sources, Tariff::Free);
+        self.put(vec![0; sources.len()], sources, Tariff::Free, Ready::new());
     }
 
-    /// Calls `charge` with the users of groups whose tables have been built since the last call, and the nanoseconds that
-    /// took.
+    /// Calls `charge` with the users of groups whose tables have been built since the last call, and the nanoseconds
+    /// spent.
     pub(super) fn take_work(&mut self, mut charge: impl FnMut(u32, u64)) {
         for group in &mut self.all {
             let work = group.work.take();
@@ -301,7 +358,7 @@ impl Groups {
         }
     }
 
-    fn put(&mut self, numbers: Vec<usize>, sources: Vec<Source>, tariff: Tariff) {
+    fn put(&mut self, numbers: Vec<usize>, sources: Vec<Source>, tariff: Tariff, mut ready: Ready) {
         let mut old: HashMap<Vec<u64>, Group> =
             std::mem::take(&mut self.all).into_iter().map(|group| (group.stamps.clone(), group)).collect();
         self.order.clear();
@@ -318,19 +375,44 @@ impl Groups {
         }
         for sources in parts {
             let stamps: Vec<u64> = sources.iter().map(|source| source.stamp).collect();
-            self.all.push(match old.remove(&stamps) {
+            let group = match old.remove(&stamps) {
                 Some(group) => Group { sources, ..group },
                 None => {
-                    self.stamp += 1;
-                    let (tables, work, version) = (OnceCell::new(), Cell::new(0), self.stamp);
-                    Group { sources, tables, work, tariff, stamps, version, is_alone: true, begun: 0 }
+                    let tables = ready.remove(&stamps).map(OnceCell::from).unwrap_or_default();
+                    self.new_group(sources, stamps, tariff, tables)
                 }
-            });
+            };
+            self.all.push(group);
         }
         self.index();
     }
 
+    fn new_group(
+        &mut self,
+        mut sources: Vec<Source>,
+        stamps: Vec<u64>,
+        tariff: Tariff,
+        tables: OnceCell<Tables>,
+    ) -> Group {
+        self.stamp += 1;
+        let (work, version) = (Cell::new(0), self.stamp);
+        let group = GroupSize { records: sources.iter().map(|source| source.records).sum(), version };
+        sources.iter_mut().for_each(|source| source.group = group);
+        Group { sources, tables, work, tariff, stamps, version, is_alone: true, shares_heads: false, begun: 0 }
+    }
+
+    /// Builds the tables of new groups now, because a single later request might need many of them. After files were
+    /// read without a time limit, does so only if all tables together take long. Otherwise each table is built by the
+    /// request that needs it.
+    pub(super) fn build(&self, prefix: &str) {
+        let is_later = |group: &Group| group.tariff == Tariff::Free && group.tables.get().is_none();
+        let records = self.all.iter().filter(|group| is_later(group)).flat_map(|group| &group.sources);
+        let are_few = building_time(records.map(|source| source.records).sum()) <= LATER;
+        self.all.iter().filter(|group| !(are_few && is_later(group))).for_each(|group| _ = group.tables(prefix));
+    }
+
     fn index(&mut self) {
+        self.begin();
         self.classes.clear();
         self.classes.resize(usize::from(CLASSES), Numbers::None);
         self.heads.clear();
@@ -345,13 +427,17 @@ impl Groups {
                 }
             }
         }
-        let shared = self.classes.iter().chain(self.heads.values());
-        let shared: HashSet<u32> =
-            shared.map(Numbers::as_slice).filter(|all| all.len() > 1).flatten().copied().collect();
+        let (heads, classes) = (shared(self.heads.values()), shared(self.classes.iter()));
         for (number, group) in (0..).zip(&mut self.all) {
-            group.is_alone = !shared.contains(&number);
+            group.shares_heads = heads.contains(&number);
+            group.is_alone = !group.shares_heads && !classes.contains(&number);
         }
     }
+}
+
+/// Returns the groups that are in a set with others.
+fn shared<'a>(sets: impl Iterator<Item = &'a Numbers>) -> HashSet<u32> {
+    sets.map(Numbers::as_slice).filter(|all| all.len() > 1).flatten().copied().collect()
 }
 
 /// Returns the first component of a full name after the prefix.
@@ -360,7 +446,7 @@ pub(super) fn own_head<'a>(prefix: &str, name: &'a str) -> &'a str {
 }
 
 /// Returns the number of each file's group. Groups are numbered in the order in which they appear.
-fn partition(sources: &[Source]) -> Vec<usize> {
+pub(super) fn partition(sources: &[&Source]) -> Vec<usize> {
     let mut sets = Sets::new(sources.len());
     let (mut classes, mut heads) = (HashMap::new(), HashMap::new());
     for (index, source) in sources.iter().enumerate() {
@@ -377,7 +463,7 @@ fn partition(sources: &[Source]) -> Vec<usize> {
     numbers
 }
 
-/// Disjoint sets of numbers. Each element refers to a smaller one of its set; the smallest refers to itself.
+/// Disjoint sets of numbers. Each element refers to a smaller element of its set. The smallest one refers to itself.
 struct Sets(Vec<usize>);
 
 impl Sets {
@@ -386,7 +472,7 @@ impl Sets {
         Sets((0..count).collect())
     }
 
-    /// Returns the smallest number of a set.
+    /// Returns the smallest number of the set that contains `number`.
     fn first(&mut self, mut number: usize) -> usize {
         while self.0[number] != number {
             self.0[number] = self.0[self.0[number]];

@@ -1,19 +1,17 @@
 //! Labels of files.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::fmt::Write as _;
 use std::str;
 
 use hashbrown::HashMap;
-use pmapi::escape::is_control;
+use pmapi::escape::escaped_json;
 use pmapi::{Inst, Item, LabelFlags, LabelLevel, LabelSet, Serial};
 
 use super::numbers::exported_serial;
 use super::source::Source;
 use crate::reader::Label;
 
-/// Subject of labels.
+/// Object that labels describe.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LabelSubject {
@@ -31,25 +29,26 @@ pub enum LabelSubject {
 #[derive(Debug, Default)]
 pub(super) struct LabelTable(HashMap<LabelSubject, Labels>);
 
-/// The labels of a subject, which are merged at the first access.
+/// The labels of a subject. They are merged at the first access.
 #[derive(Debug, Default)]
 struct Labels {
-    /// Index of the source, and of the label there.
+    /// Index of each source, and of the label in that source.
     parts: Vec<(u32, u32)>,
     set: OnceCell<LabelSet>,
 }
 
-/// Most labels per subject that are merged, from all files: twice as many as a set can hold. Further ones are left out.
+/// Largest number of labels per subject, from all files, that are merged: twice as many as a set can hold. Further
+/// labels are left out.
 const MOST: usize = 512;
 
 impl LabelTable {
-    /// Returns the labels of a subject, or `None` if it has none. The sources are those of the table.
+    /// Returns the labels of a subject, or `None` if it has none. `sources` must be those of the table.
     pub(super) fn get(&self, of: LabelSubject, prefix: &str, sources: &[Source]) -> Option<&LabelSet> {
         let labels = self.0.get(&of)?;
         Some(labels.set.get_or_init(|| labels.merge(prefix, sources))).filter(|set| !set.is_empty())
     }
 
-    pub(super) fn build(sources: &[Source]) -> LabelTable {
+    pub(super) fn build(sources: &[&Source]) -> LabelTable {
         let mut table = LabelTable::default();
         for (number, source) in (0..).zip(sources) {
             for (index, label) in (0..).zip(source.file.labels()) {
@@ -88,27 +87,9 @@ impl Labels {
 
 /// Parses labels as PCP's agent shows them. Merging a set writes nested names in full into the text.
 fn parse(json: &str, flags: LabelFlags) -> Option<LabelSet> {
-    let mut set = LabelSet::parse_flagged(&escaped(json), flags).ok()?;
+    let mut set = LabelSet::parse_flagged(&escaped_json(json), flags).ok()?;
     set.merge(&set.clone()).ok()?;
     Some(set)
-}
-
-/// Escapes characters that act on a terminal, as JSON does: PCP's tools print labels as they are. The labels stay equal.
-/// JSON permits such characters only in strings, except for ASCII white space between tokens.
-fn escaped(json: &str) -> Cow<'_, str> {
-    let acts = |c: char| is_control(c) && !matches!(c, '\t' | '\n' | '\r');
-    if !json.chars().any(acts) {
-        return json.into();
-    }
-    let mut text = String::with_capacity(2 * json.len());
-    for c in json.chars() {
-        if acts(c) {
-            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(text, "\\u{unit:04x}"));
-        } else {
-            text.push(c);
-        }
-    }
-    text.into()
 }
 
 /// Returns the subjects of a label: one, unless its flags name several levels.

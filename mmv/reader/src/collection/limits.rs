@@ -1,8 +1,9 @@
-//! Limits on what the files of a directory may cost, in all and for each user.
+//! Limits on what the files of a directory may cost, in total and for each user.
 //!
-//! Any user who may write the directory makes the agent work. The cost of a file is charged to its owner, so files of
-//! one user take nothing from others. Once a user has used up a quota, further files of this user are left out. When
-//! all users together have used up a limit, a user who has less gets room from the user who has most.
+//! Any user who may write to the directory can make the agent work. The cost of a file is charged to its owner, so
+//! files of one user take nothing from others. Once a user has used up a quota, further files of this user are left
+//! out. When all users together have used up a limit, a user with a smaller share gets room from the user with the
+//! largest one.
 
 use std::fmt;
 
@@ -17,17 +18,22 @@ pub struct Limits {
     pub user_files: u64,
     /// Memory for the files of one user, in bytes.
     pub user_memory: u64,
-    /// Values in the files of one user. A text counts as 8 values, a label as 40, an instance as 1, and a first
-    /// component of names as 4.
+    /// Values in the files of one user. A text counts as 10 values, a label as 40, an instance as 1, the first component
+    /// of a file's names as 4, and each further component as 16. Each 32 bytes of a name of a metric or instance,
+    /// beyond the first 32, count as a value.
     pub user_values: u64,
     /// Nanoseconds of processor time per request for changes of one user's files. Changes that take longer delay
     /// further changes of this user until later requests.
     pub user_work: u64,
-    /// Files in all, at most 4095: the number of clusters.
+    /// Nanoseconds of processor time per request for changes of all files. Each request reads at least one changed
+    /// file, and leaves files for which it has no time to the next requests. Users take turns. A request may spend the
+    /// same time on names of the directory, and half of it on checks of known files.
+    pub work: u64,
+    /// Total number of files, at most 4095: the number of clusters.
     pub files: u64,
-    /// Memory in all, in bytes.
+    /// Total memory, in bytes.
     pub memory: u64,
-    /// Values in all, counted as for `user_values`.
+    /// Total number of values, counted as for `user_values`.
     pub values: u64,
     /// Data of a file, without holes, in bytes.
     pub file_bytes: u64,
@@ -39,12 +45,13 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             user_files: 1250,
-            user_memory: 44 << 20,
+            user_memory: 36 << 20,
             user_values: 120_000,
             user_work: 4_500_000,
+            work: 4_000_000,
             files: 4000,
-            memory: 176 << 20,
-            values: 480_000,
+            memory: 144 << 20,
+            values: 300_000,
             file_bytes: 8 << 20,
             names: 6144,
         }
@@ -61,7 +68,7 @@ pub enum Limit {
     Memory,
     /// [`Limits::user_values`] and [`Limits::values`].
     Values,
-    /// [`Limits::user_work`].
+    /// [`Limits::user_work`] and [`Limits::work`].
     Work,
 }
 
@@ -88,7 +95,7 @@ impl fmt::Display for Limit {
 pub struct LeftOut {
     /// The user to whom the files are charged.
     pub uid: u32,
-    /// The limit.
+    /// Limit that was exceeded.
     pub limit: Limit,
     /// Number of files.
     pub count: u64,
@@ -102,7 +109,7 @@ pub(super) struct Cost {
 }
 
 /// Resources in use.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Usage {
     files: u64,
     cost: Cost,
@@ -120,6 +127,16 @@ impl Usage {
         Usage { files: own.saturating_sub(files), cost }
     }
 
+    /// Returns the part of a limit that is used.
+    fn of(self, limit: Limit) -> u64 {
+        match limit {
+            Limit::Files => self.files,
+            Limit::Memory => self.cost.memory,
+            Limit::Values => self.cost.values,
+            Limit::Work => 0,
+        }
+    }
+
     /// Returns the first of the limits that the usage exceeds.
     fn beyond(self, files: u64, memory: u64, values: u64) -> Option<Limit> {
         [
@@ -132,10 +149,19 @@ impl Usage {
     }
 }
 
+/// Cost of exported contents that stay in memory until the tables of the contents that replace them are complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Leaving {
+    uid: u32,
+    usage: Usage,
+    /// Memory of the largest file among them.
+    largest: u64,
+}
+
 /// Whether users are charged for the work of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tariff {
-    /// At the start, and after an explicit reload, all files are read.
+    /// No time limit: at the start, and after an explicit reload, all files are read.
     Free,
     /// Work beyond a user's limit is delayed.
     Charged,
@@ -146,8 +172,11 @@ pub(super) struct Accounts {
     pub limits: Limits,
     users: HashMap<u32, Usage>,
     all: Usage,
-    /// Nanoseconds of work, by user, that exceed the time that requests have granted.
+    leaving: Leaving,
+    /// Nanoseconds of work, by user, beyond the time that requests have granted.
     work: HashMap<u32, i64>,
+    /// Number of the last request that has read a file of a user.
+    served: HashMap<u32, u64>,
     /// Returns the user to charge for a user's files.
     payer: Box<dyn FnMut(u32) -> u32 + Send + Sync>,
     left_out: HashMap<(u32, Limit), u64>,
@@ -165,7 +194,9 @@ impl Default for Accounts {
             limits: Limits::default(),
             users: HashMap::new(),
             all: Usage::default(),
+            leaving: Leaving::default(),
             work: HashMap::new(),
+            served: HashMap::new(),
             payer: Box::new(|uid| uid),
             left_out: HashMap::new(),
         }
@@ -186,6 +217,7 @@ impl Accounts {
     pub(super) fn clear(&mut self) {
         self.users.clear();
         self.all = Usage::default();
+        self.leaving = Leaving::default();
     }
 
     /// Adds existing usage, without checking the limits.
@@ -202,23 +234,33 @@ impl Accounts {
         self.all = self.all.without(files, cost);
     }
 
-    /// Returns the part of the limits for all users, in millionths: the largest of the parts of files, memory and values.
-    fn share_of(&self, usage: Usage) -> u64 {
-        let Limits { files, memory, values, .. } = self.limits;
-        let part = |used: u64, limit: u64| used.saturating_mul(1_000_000) / limit.max(1);
-        part(usage.files, files).max(part(usage.cost.memory, memory)).max(part(usage.cost.values, values))
-    }
-
-    /// Returns the user with the largest share, if that is larger than the share that another user would have with
-    /// additional usage, and that user may have it.
-    pub(super) fn larger(&self, uid: u32, files: u64, cost: Cost) -> Option<u32> {
-        let wanted = self.users.get(&uid).copied().unwrap_or_default().with(files, cost);
-        let Limits { user_files, user_memory, user_values, .. } = self.limits;
+    /// Returns the user who is to leave room for files of user `uid`, and the limit for all users that they would exceed.
+    /// It is the user with the largest part of that limit; parts of other limits do not matter.
+    ///
+    /// Returns `None` if user `uid` would have the largest part itself, if its own limits do not allow the files, or if
+    /// there would be no room after all users had left what they have beyond user `uid`. Then no user loses files in vain.
+    pub(super) fn larger(&self, uid: u32, files: u64, cost: Cost) -> Option<(u32, Limit)> {
+        let leaving = self.leaving_of(uid, u64::MAX);
+        let future = |used: Usage| used.with(files, cost).without(leaving.files, leaving.cost);
+        let wanted = future(self.users.get(&uid).copied().unwrap_or_default());
+        let Limits { user_files, user_memory, user_values, memory, values, .. } = self.limits;
         if wanted.beyond(user_files, user_memory, user_values).is_some() {
             return None;
         }
-        let largest = self.users.iter().map(|(uid, usage)| (self.share_of(*usage), *uid)).max()?;
-        (largest.0 > self.share_of(wanted)).then_some(largest.1)
+        let all = future(self.all);
+        let mut found = None;
+        for (limit, most) in [(Limit::Files, self.most_files()), (Limit::Memory, memory), (Limit::Values, values)] {
+            let excess = all.of(limit).saturating_sub(most);
+            let others = self.users.iter().filter(|(other, _)| **other != uid);
+            let parts = others.map(|(other, usage)| (usage.of(limit).saturating_sub(wanted.of(limit)), *other));
+            if excess > 0 {
+                if parts.clone().map(|(part, _)| part).sum::<u64>() < excess {
+                    return None;
+                }
+                found = found.or_else(|| Some((parts.max()?.1, limit)));
+            }
+        }
+        found
     }
 
     /// Returns whether a skipped file of a user could be shown now.
@@ -226,16 +268,56 @@ impl Accounts {
         self.check(uid, 0, cost).is_ok()
     }
 
+    /// Records that a file's contents will be dropped once the user's new tables are complete. Returns the previous
+    /// record, for [`Accounts::restore`].
+    pub(super) fn leave(&mut self, uid: u32, files: u64, cost: Cost) -> Leaving {
+        let before = self.leaving;
+        let Leaving { usage, largest, .. } = Some(before).filter(|leaving| leaving.uid == uid).unwrap_or_default();
+        self.leaving = Leaving { uid, usage: usage.with(files, cost), largest: largest.max(cost.memory) };
+        before
+    }
+
+    /// Reverses [`Accounts::leave`].
+    pub(super) fn restore(&mut self, before: Leaving) {
+        self.leaving = before;
+    }
+
     /// Checks whether a user may have further files.
+    ///
+    /// Old contents that new ones will replace are still in memory meanwhile. A user may have more than the limit by a
+    /// quarter, or by one file.
     ///
     /// # Errors
     /// The limit that would be exceeded.
     pub(super) fn check(&self, uid: u32, files: u64, cost: Cost) -> Result<(), Limit> {
-        let Limits { user_files, user_memory, user_values, files: most, memory, values, .. } = self.limits;
-        let used = self.users.get(&uid).copied().unwrap_or_default().with(files, cost);
+        self.check_with(uid, files, cost, self.leaving.largest.max(self.limits.user_memory / 4))
+    }
+
+    /// Returns whether a user may have further files once the contents that will be dropped no longer need memory.
+    pub(super) fn will_have_room(&self, uid: u32, files: u64, cost: Cost) -> bool {
+        self.check_with(uid, files, cost, u64::MAX).is_ok()
+    }
+
+    fn check_with(&self, uid: u32, files: u64, cost: Cost, most_leaving: u64) -> Result<(), Limit> {
+        let Limits { user_files, user_memory, user_values, memory, values, .. } = self.limits;
+        let leaving = self.leaving_of(uid, most_leaving);
+        let future = |used: Usage| used.with(files, cost).without(leaving.files, leaving.cost);
+        let used = future(self.users.get(&uid).copied().unwrap_or_default());
         let beyond = used.beyond(user_files, user_memory, user_values);
-        let beyond = beyond.or_else(|| self.all.with(files, cost).beyond(most.min(CLUSTERS), memory, values));
+        let beyond = beyond.or_else(|| future(self.all).beyond(self.most_files(), memory, values));
         beyond.map_or(Ok(()), Err)
+    }
+
+    /// Returns what a user's contents that will be dropped cost, with at most `most` bytes of memory.
+    fn leaving_of(&self, uid: u32, most: u64) -> Usage {
+        let Leaving { usage: Usage { files, cost }, .. } =
+            Some(self.leaving).filter(|leaving| leaving.uid == uid).unwrap_or_default();
+        Usage { files, cost: Cost { memory: cost.memory.min(most), ..cost } }
+    }
+
+    /// Returns the largest total number of files.
+    pub(super) fn most_files(&self) -> u64 {
+        self.limits.files.min(CLUSTERS)
     }
 
     /// Returns whether a user may have `more` files, as far as other users leave room.
@@ -264,6 +346,22 @@ impl Accounts {
         *work = work.saturating_add_unsigned(nanoseconds);
     }
 
+    /// Records that a request reads a file of a user.
+    pub(super) fn serve(&mut self, uid: u32, request: u64) {
+        self.served.insert(uid, request);
+    }
+
+    /// Returns the number of the last request that has read a file of a user, or 0.
+    pub(super) fn served(&self, uid: u32) -> u64 {
+        self.served.get(&uid).copied().unwrap_or_default()
+    }
+
+    /// Removes the records of users who have no files.
+    pub(super) fn forget(&mut self) {
+        let users = &self.users;
+        self.served.retain(|uid, _| users.get(uid).is_some_and(|usage| usage.files > 0));
+    }
+
     /// Counts files that were left out.
     pub(super) fn leave_out(&mut self, uid: u32, limit: Limit, count: u64) {
         if count > 0 {
@@ -278,8 +376,8 @@ impl Accounts {
         all
     }
 
-    /// Returns how many files of each user may stay open if `all` may in total. Users get equal shares; what one does
-    /// not need goes to others.
+    /// Returns how many files of each user may stay open if `all` may in total. Users get equal shares; a share that a
+    /// user does not need goes to others.
     pub(super) fn handles(&self, mut all: u64) -> HashMap<u32, u64> {
         let mut users: Vec<(u64, u32)> = self.users.iter().map(|(uid, usage)| (usage.files, *uid)).collect();
         users.sort_unstable();
@@ -296,7 +394,7 @@ impl Accounts {
     }
 }
 
-/// Returns the processor time of this thread, in nanoseconds. Other processes do not affect it.
+/// Returns the processor time of this thread, in nanoseconds. Other processes have no effect on it.
 pub(super) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(TimeSpec::new(0, 0));
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec()), u64::try_from(time.tv_nsec()));
@@ -307,88 +405,4 @@ pub(super) fn thread_time() -> u64 {
 const CLUSTERS: u64 = pmapi::Item::MAX_CLUSTER as u64;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SMALL: Limits = Limits {
-        user_files: 10,
-        user_memory: 1000,
-        user_values: 100,
-        user_work: 50,
-        files: 20,
-        memory: 2000,
-        values: 200,
-        file_bytes: 1 << 20,
-        names: 100,
-    };
-
-    fn accounts() -> Accounts {
-        Accounts { limits: SMALL, ..Accounts::default() }
-    }
-
-    /// Adds files as long as the limits or a larger user leave room, and returns how many the user has.
-    fn take_all(accounts: &mut Accounts, uid: u32, cost: Cost) -> u64 {
-        loop {
-            match (accounts.check(uid, 1, cost), accounts.larger(uid, 1, cost)) {
-                (Ok(()), _) => accounts.add(uid, 1, cost),
-                (Err(_), Some(largest)) => accounts.remove(largest, 1, cost),
-                (Err(_), None) => return accounts.users[&uid].files,
-            }
-        }
-    }
-
-    #[test]
-    fn a_user_who_has_used_up_a_quota_takes_nothing_from_another() {
-        let mut accounts = accounts();
-        let cost = Cost { memory: 10, values: 1 };
-        // Whoever comes later gets as much as the others.
-        assert_eq!([1, 2].map(|uid| take_all(&mut accounts, uid, cost)), [10, 10]);
-        assert_eq!(take_all(&mut accounts, 3, cost), 6);
-        assert_eq!([1, 2].map(|uid| accounts.users[&uid].files), [7, 7]);
-        assert_eq!([1, 2, 3, 4].map(|uid| take_all(&mut accounts, uid, cost)), [7, 7, 6, 5]);
-        assert_eq!(accounts.larger(4, 1, cost), None, "another file would make it the largest user");
-        assert_eq!(accounts.check(1, 5, cost), Err(Limit::Files));
-        assert_eq!(accounts.check(9, 0, Cost { memory: 1001, values: 0 }), Err(Limit::Memory));
-        assert_eq!(accounts.check(9, 0, Cost { memory: 0, values: 101 }), Err(Limit::Values));
-        assert_eq!(accounts.larger(9, 0, Cost { memory: 0, values: 101 }), None);
-        assert_eq!(accounts.check(9, 0, Cost { memory: 0, values: 20 }), Ok(()));
-    }
-
-    #[test]
-    fn the_largest_part_of_any_limit_counts() {
-        let share = |accounts: &Accounts, uid| accounts.share_of(accounts.users[&uid]);
-        let mut accounts = accounts();
-        accounts.add(1, 1, Cost { memory: 900, values: 1 });
-        accounts.add(2, 9, Cost { memory: 100, values: 90 });
-        assert_eq!([share(&accounts, 1), share(&accounts, 2)], [450_000, 450_000]);
-        accounts.remove(2, 1, Cost { memory: 0, values: 2 });
-        accounts.add(3, 10, Cost { memory: 0, values: 0 });
-        assert_eq!([share(&accounts, 2), share(&accounts, 3)], [440_000, 500_000]);
-        assert_eq!(accounts.larger(4, 1, Cost::default()), Some(3));
-    }
-
-    #[test]
-    fn work_is_paid_for_by_later_requests() {
-        let mut accounts = accounts();
-        accounts.work(1, 120);
-        assert_eq!((accounts.has_time(1), accounts.has_time(2)), (false, true));
-        let requests = (1..).find(|_| {
-            accounts.begin();
-            accounts.has_time(1)
-        });
-        assert_eq!(requests, Some(2));
-        accounts.begin();
-        assert!(accounts.work.is_empty(), "nobody is remembered for nothing");
-    }
-
-    #[test]
-    fn open_files_are_shared() {
-        let mut accounts = accounts();
-        for (uid, files) in [(1, 100), (2, 3), (3, 50)] {
-            accounts.add(uid, files, Cost::default());
-        }
-        let handles = accounts.handles(63);
-        assert_eq!([1, 2, 3].map(|uid| handles[&uid]), [30, 3, 30]);
-        assert_eq!(accounts.handles(1000)[&1], 100);
-    }
-}
+mod tests;

@@ -4,7 +4,11 @@
 //! names, clusters and instance domains, so a metric has the same identifiers under both. Where the C agent mishandles
 //! files that are invalid or contradict each other, the affected part is left out and logged.
 
+mod build;
+#[cfg(test)]
+mod charging;
 mod clusters;
+mod draft;
 mod fetch;
 mod group;
 mod labels;
@@ -19,6 +23,7 @@ mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,11 +37,13 @@ pub use parts::Part;
 
 use crate::format::ValueType;
 use crate::reader::{Directory, Help};
+use draft::{Draft, LARGE};
 use group::{Group, Groups};
-use limits::Accounts;
+use limits::{Accounts, thread_time};
 use listing::{Listing, Look};
 use scan::Skipped;
 use tables::{Entry, IndomEntry};
+use turn::Turn;
 
 /// The files of a directory, as one name space.
 #[derive(Debug)]
@@ -45,7 +52,7 @@ pub struct Collection {
     directory: PathBuf,
     groups: Groups,
     seen: Look,
-    /// A directory with more names than one request reads, while it is being read.
+    /// Listing of a directory that is still being read, because it has more names than one request reads.
     listing: Option<Listing>,
     opened: Option<Arc<Directory>>,
     accounts: Accounts,
@@ -63,15 +70,24 @@ pub struct Collection {
     is_delayed: bool,
     /// Whether the last attempt to read the directory failed.
     is_unreadable: bool,
-    /// Whether the directory has been read.
-    has_scanned: bool,
     /// Number of the present request.
     request: u64,
+    /// Number of the group with which the next check of all files begins.
+    checked: usize,
+    /// Time of the present request for changed files.
+    turn: Turn,
+    /// Changes whose tables are being built.
+    draft: Option<Draft>,
+    /// Number of records from which on tables are built in parts.
+    large: u64,
     buffer: Vec<u8>,
 }
 
-/// Description of a metric, without the agent's domain (`pmDesc`). Elapsed times are counters of microseconds, whatever
-/// semantics and units the file has.
+/// Number of files that are checked between two checks of the time.
+const CHECKED: usize = 32;
+
+/// Description of a metric, without the agent's domain (`pmDesc`). Elapsed times are counters of microseconds,
+/// regardless of the file's semantics and units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MetricDesc {
@@ -106,8 +122,11 @@ impl Collection {
             polled: 0,
             is_delayed: false,
             is_unreadable: false,
-            has_scanned: false,
             request: 0,
+            checked: 0,
+            turn: Turn::default(),
+            draft: None,
+            large: LARGE,
             buffer: Vec::new(),
         }
     }
@@ -115,7 +134,7 @@ impl Collection {
     /// Number of files that stay open by default.
     pub const OPEN_FILES: usize = 256;
 
-    /// Sets how many files stay open; the others are opened for each access.
+    /// Sets the number of files that stay open. Other files are opened for each access.
     pub fn keep_open(&mut self, files: usize) {
         self.open = files;
     }
@@ -149,26 +168,67 @@ impl Collection {
     /// Detects changes, and returns whether names, instances or labels may have changed.
     ///
     /// Files are read again if [`set_reload`](Collection::set_reload) requested it, a file was being written, a
-    /// generation number has changed, a process has ended, or the directory has changed.
+    /// generation number has changed, a process has ended, or the directory has changed. A request that has used up its
+    /// time ([`Limits::work`]) leaves the rest to the next ones.
     pub fn refresh(&mut self) -> bool {
-        self.request += 1;
-        let (request, buffer) = (self.request, &mut self.buffer);
-        let valid = self.groups.all_mut().iter_mut().all(|group| group.begin(request, buffer));
-        self.scan_unless(valid)
+        self.refresh_all(&mut std::iter::empty())
+    }
+
+    /// Detects changes as [`refresh`](Collection::refresh) does. Files that contribute to these metrics are checked
+    /// regardless of time.
+    pub fn refresh_all(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
+        self.begin();
+        let of_items = self.check_for(items);
+        let of_others = self.check_others();
+        self.scan_unless(of_items && of_others)
     }
 
     /// Detects changes for a fetch of some metrics, and returns whether names, instances or labels may have changed. Of
     /// the known files, only those that contribute to these metrics are checked.
     pub fn refresh_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
+        self.begin();
+        let are_valid = self.check_for(items);
+        self.scan_unless(are_valid)
+    }
+
+    fn begin(&mut self) {
         self.request += 1;
-        let mut valid = true;
+        self.groups.begin();
+    }
+
+    /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged.
+    fn check_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
+        let mut are_valid = true;
         for item in items {
             let number = self.groups.of_item(&self.prefix, item);
             if let Some(group) = number.and_then(|number| self.groups.get_mut(number)) {
-                valid &= group.begin(self.request, &mut self.buffer);
+                are_valid &= group.begin(self.request, &mut self.buffer);
             }
         }
-        self.scan_unless(valid)
+        are_valid
+    }
+
+    /// Checks files for as long as there is time, beginning where the last request ended. Returns whether all of them
+    /// are unchanged.
+    fn check_others(&mut self) -> bool {
+        let (start, limit) = (thread_time(), self.accounts.limits.work / 2);
+        let groups = self.groups.all_mut();
+        let first = if self.checked < groups.len() { self.checked } else { 0 };
+        let (before, after) = groups.split_at_mut(first);
+        let (mut are_valid, mut files) = (true, 0);
+        for (number, group) in (first..).zip(after).chain((0..).zip(before)) {
+            if files >= CHECKED {
+                files = 0;
+                if thread_time().saturating_sub(start) > limit {
+                    self.checked = number;
+                    break;
+                }
+            }
+            files += group.sources.len();
+            // After a file that changes all the time, there may be another file that has changed once.
+            are_valid &= group.begin(self.request, &mut self.buffer);
+        }
+        are_valid
     }
 
     /// Reads files again, unless all checked files are valid and nothing else requires it.
@@ -181,8 +241,8 @@ impl Collection {
         }
         let look = Look::at(&self.directory, &self.seen);
         let differs = look.as_ref().is_ok_and(|look| self.seen.may_differ(look));
-        let goes_on = self.listing.is_some() || self.is_delayed || self.is_unreadable;
-        // In a directory that changes all the time, too: a passing error of a file must not stay.
+        let goes_on = self.listing.is_some() || self.is_delayed || self.is_unreadable || self.draft.is_some();
+        // This also happens in a directory that changes all the time: a temporary error of a file must not last.
         let found = self.poll();
         if valid && !forced && !broken && !goes_on && !differs && look.is_ok() && !found {
             return false;
@@ -205,12 +265,15 @@ impl Collection {
         self.groups.file_count()
     }
 
-    /// Returns the number of exported metrics.
+    /// Returns the number of exported metrics. If users claim very many of each other's, counts some of them twice.
     pub fn metric_count(&self) -> usize {
         let groups = (0..).zip(self.groups.all());
-        let all =
-            groups.flat_map(|(number, group)| group.tables(&self.prefix).metrics().iter().map(move |m| (number, m)));
-        all.filter(|(number, entry)| self.groups.exports(&self.prefix, *number, entry)).count()
+        let all = groups
+            .flat_map(|(number, group)| group.tables(&self.prefix).metrics().iter().map(move |m| (number, group, m)));
+        all.filter(|(number, group, entry)| {
+            self.groups.exports(&self.prefix, *number, group.tables(&self.prefix).name(entry), entry.item)
+        })
+        .count()
     }
 
     /// Returns the names and descriptions of the metrics, in the order of the files.
@@ -218,7 +281,8 @@ impl Collection {
         self.groups.files().flat_map(move |(group, number, place)| {
             let tables = group.tables(&self.prefix);
             let entries = tables.metrics_of(place).iter();
-            let exported = entries.filter(move |entry| self.groups.exports(&self.prefix, number, entry));
+            let exported = entries
+                .filter(move |entry| group.is_alone() || self.groups.of_item(&self.prefix, entry.item) == Some(number));
             exported.filter_map(move |entry| Some((tables.name(entry), entry.desc(&group.sources)?)))
         })
     }

@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::hash::BuildHasher;
 use std::str;
 
+use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use pmapi::Item;
 use pmapi::names::is_at_or_below;
 
 use crate::format::{Flags, MAX_COMPONENTS};
-use crate::reader::File;
+use crate::reader::{File, Metric};
 
 /// Reason for leaving a metric out of the name space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -29,10 +30,10 @@ pub(super) enum NameError {
 /// The agent's own metrics, without prefix.
 const CONTROL: [&str; 5] = ["control.reload", "control.debug", "control.files", "control.metrics", "control.limits"];
 
-/// What the full names of a file's metrics have in common.
+/// Common prefix of the full names of a file's metrics.
 #[derive(Debug)]
 pub(super) struct Front {
-    /// The front of each name, including a dot.
+    /// The prefix, including a dot.
     text: String,
     /// Length of the prefix of all files, including a dot.
     prefix: usize,
@@ -51,70 +52,104 @@ impl Front {
         Ok(Front { prefix: prefix.len() + 1, text })
     }
 
-    /// Appends the full name of a metric to a text.
-    pub(super) fn append(&self, name: &[u8], text: &mut String) -> Result<(), NameError> {
-        let name = str::from_utf8(name).ok().filter(|name| are_components(name.as_bytes())).ok_or(NameError::Syntax)?;
+    /// Returns the name of a metric without the front.
+    ///
+    /// # Errors
+    /// The reason for leaving the metric out.
+    fn own<'n>(&self, name: &'n [u8]) -> Result<&'n str, NameError> {
+        self.check(name)?;
+        str::from_utf8(name).map_err(|_| NameError::Syntax)
+    }
+
+    fn check(&self, name: &[u8]) -> Result<(), NameError> {
+        if !are_components(name) {
+            return Err(NameError::Syntax);
+        }
         // A shorter name has fewer components.
-        if name.len() >= 2 * MAX_COMPONENTS && name.split('.').count() > MAX_COMPONENTS {
+        if name.len() >= 2 * MAX_COMPONENTS && name.split(|byte| *byte == b'.').count() > MAX_COMPONENTS {
             return Err(NameError::TooMuch);
         }
         if is_reserved(self.text.get(self.prefix..).unwrap_or_default(), name) {
             return Err(NameError::Reserved);
         }
-        text.push_str(&self.text);
-        text.push_str(name);
+        Ok(())
+    }
+
+    /// Appends the full name of a metric to a text.
+    pub(super) fn append(&self, name: &[u8], text: &mut String) -> Result<(), NameError> {
+        let own = self.own(name)?;
+        text.extend([&*self.text, own]);
         Ok(())
     }
 }
 
-/// The full names of a file's metrics.
-#[derive(Debug, Default)]
+/// Metrics of a file that have a name in the name space.
+#[derive(Debug)]
 pub(super) struct FullNames {
-    text: String,
-    /// The end of each name, or the reason for leaving the metric out.
-    ends: Vec<Result<u32, NameError>>,
+    front: Result<Front, NameError>,
+    /// The metrics to leave out, with the reasons, ascending.
+    refused: Vec<(u32, NameError)>,
 }
 
 impl FullNames {
     pub(super) fn of(prefix: &str, name: &OsStr, file: &File) -> FullNames {
         let front = Front::new(prefix, name, file);
-        let mut text = String::new();
-        let ends = file.metrics().iter().map(|metric| {
-            front.as_ref().map_err(|e| *e)?.append(file.name(metric), &mut text)?;
-            u32::try_from(text.len()).map_err(|_| NameError::TooMuch)
-        });
-        let ends = ends.collect();
-        text.shrink_to_fit();
-        FullNames { text, ends }
+        let mut refused = Vec::new();
+        if let Ok(front) = &front {
+            let checked = (0..).zip(file.metrics()).map(|(number, metric)| (number, front.check(file.name(metric))));
+            refused.extend(checked.filter_map(|(number, checked)| Some((number, checked.err()?))));
+        }
+        FullNames { front, refused }
     }
 
-    /// Returns the names, in the order of the metrics.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Result<&str, NameError>> {
-        let mut start = 0;
-        self.ends.iter().map(move |end| {
-            let end = (*end)? as usize;
-            self.text.get(std::mem::replace(&mut start, end)..end).ok_or(NameError::TooMuch)
-        })
+    /// Calls `each` with the index of each metric, and its full name or the reason for leaving it out.
+    pub(super) fn each(&self, file: &File, mut each: impl FnMut(u32, &Metric, Result<&str, NameError>)) {
+        let mut refused = self.refused.iter().copied().peekable();
+        let front = self.front.as_ref().map_err(|e| *e);
+        let mut text = front.map(|front| front.text.clone()).unwrap_or_default();
+        let len = text.len();
+        for (number, metric) in (0..).zip(file.metrics()) {
+            let name = match (front, refused.next_if(|(at, _)| *at == number)) {
+                (Err(e), _) | (_, Some((_, e))) => Err(e),
+                (Ok(_), None) => str::from_utf8(file.name(metric)).map_err(|_| NameError::Syntax).map(|own| {
+                    text.truncate(len);
+                    text.push_str(own);
+                    &*text
+                }),
+            };
+            each(number, metric, name);
+        }
     }
 }
 
 /// Returns whether a name follows the C agent's rule, and has no empty component.
 fn are_components(name: &[u8]) -> bool {
-    let mut before = b'.';
-    let mut good = |b: &u8| match std::mem::replace(&mut before, *b) {
-        b'.' if *b == b'.' => false,
-        _ => b.is_ascii_alphanumeric() || *b == b'_' || *b == b'.',
-    };
-    name.iter().all(&mut good) && before != b'.'
+    let is_word = |byte: &u8| WORD.get(usize::from(*byte)) == Some(&true);
+    // Most names have no dot.
+    if name.iter().all(is_word) {
+        return !name.is_empty();
+    }
+    name.split(|byte| *byte == b'.').all(|part| !part.is_empty() && part.iter().all(is_word))
 }
 
-/// Returns whether a name without prefix, given in two parts, is one of the agent's own, below one, or their common
-/// node.
-fn is_reserved(front: &str, name: &str) -> bool {
+/// The bytes that a component of a name may have.
+static WORD: [bool; 256] = {
+    let mut word = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        word[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_';
+        byte += 1;
+    }
+    word
+};
+
+/// Returns whether a name without prefix, given in two parts, is reserved for the agent's own metrics: the name of one
+/// of them, a name below it, or their common node.
+fn is_reserved(front: &str, name: &[u8]) -> bool {
     let is_own = |own: &str| own == "control" || CONTROL.iter().any(|control| is_at_or_below(own, control));
     match front {
-        "" => name.starts_with("control") && is_own(name),
-        "control." => is_own(&format!("{front}{name}")),
+        "" => name.starts_with(b"control") && str::from_utf8(name).is_ok_and(is_own),
+        "control." => is_own(&format!("{front}{}", String::from_utf8_lossy(name))),
         _ => false,
     }
 }
@@ -133,7 +168,7 @@ pub(super) struct Names {
     hasher: DefaultHashBuilder,
     /// The parent of the last metric.
     above: String,
-    /// Whether a node has got a metric after another node did, so the metrics below it are not adjacent.
+    /// Whether metrics below some node are not adjacent, because they were added after metrics of other nodes.
     mixed: bool,
 }
 
@@ -159,8 +194,8 @@ struct Node {
 }
 
 impl Names {
-    pub(super) fn with_capacity(metrics: usize) -> Names {
-        Names { nodes: HashTable::with_capacity(metrics), ..Names::default() }
+    pub(super) fn with_capacity(nodes: usize) -> Names {
+        Names { nodes: HashTable::with_capacity(nodes), ..Names::default() }
     }
 
     pub(super) fn item(&self, name: &str) -> Option<Item> {
@@ -171,30 +206,24 @@ impl Names {
         name.of(&self.text)
     }
 
-    /// Returns whether the metrics below any node were added consecutively.
+    /// Returns whether the metrics below each node were added one after the other.
     pub(super) fn are_in_order(&self) -> bool {
         !self.mixed
     }
 
     /// Adds a metric. After an error nothing has changed.
     pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Name, NameError> {
-        let hash = self.hasher.hash_one(name);
-        match self.find(hash, name) {
-            Some(Node { item: Some(_), .. }) => return Err(NameError::InUse),
-            Some(_) => return Err(NameError::Leaf),
-            None => {}
-        }
         // Faster than `rsplit_once` for short names.
         let above = name.bytes().rposition(|byte| byte == b'.').and_then(|dot| name.get(..dot)).unwrap_or_default();
         // Most metrics of a file are next to their siblings.
-        let (mut new, mut mixed) = (Vec::new(), self.mixed);
-        if above != self.above {
+        let (mut new, mut mixed, is_sibling) = (Vec::new(), self.mixed, above == self.above);
+        if !is_sibling {
             for (dot, _) in name.rmatch_indices('.') {
                 let node = name.get(..dot).unwrap_or_default();
                 match self.node(node) {
                     None => new.push(dot),
                     Some(Node { item: Some(_), .. }) => return Err(NameError::Leaf),
-                    // All nodes above an inner node are inner nodes.
+                    // All nodes above an inner node are known to be inner nodes.
                     Some(_) => {
                         mixed |= !is_at_or_below(&self.above, node);
                         break;
@@ -203,16 +232,25 @@ impl Names {
             }
         }
         let start = u32::try_from(self.text.len()).map_err(|_| NameError::TooMuch)?;
-        let part = |len| u16::try_from(len).map(|len| Name { start, len }).map_err(|_| NameError::TooMuch);
-        let whole = part(name.len())?;
+        // The nodes above have shorter names.
+        let whole = u16::try_from(name.len()).map(|len| Name { start, len }).map_err(|_| NameError::TooMuch)?;
+        let Names { text, nodes, hasher, .. } = self;
+        match nodes.entry(
+            hasher.hash_one(name),
+            |node| node.name.of(text) == name,
+            |node| hasher.hash_one(node.name.of(text)),
+        ) {
+            Entry::Occupied(found) if found.get().item.is_some() => return Err(NameError::InUse),
+            Entry::Occupied(_) => return Err(NameError::Leaf),
+            Entry::Vacant(vacant) => _ = vacant.insert(Node { name: whole, item: Some(item) }),
+        }
         self.text.push_str(name);
-        for len in new {
-            let node = part(len)?;
+        for dot in new {
+            let node = Name { start, len: dot as u16 };
             self.add(self.hasher.hash_one(self.text(node)), Node { name: node, item: None });
         }
-        self.add(hash, Node { name: whole, item: Some(item) });
         self.mixed = mixed;
-        if above != self.above {
+        if !is_sibling {
             self.above.clear();
             self.above.push_str(above);
         }
@@ -250,18 +288,18 @@ mod tests {
     #[test]
     fn the_agents_own() {
         for own in ["control", "control.files", "control.files.a"] {
-            assert!(is_reserved("", own), "{own}");
+            assert!(is_reserved("", own.as_bytes()), "{own}");
         }
         for own in ["files", "files.a"] {
-            assert!(is_reserved("control.", own), "control.{own}");
+            assert!(is_reserved("control.", own.as_bytes()), "control.{own}");
         }
         for other in ["control.a", "control.files2", "controls", "a.control"] {
-            assert!(!is_reserved("", other), "{other}");
+            assert!(!is_reserved("", other.as_bytes()), "{other}");
         }
         for (front, other) in
             [("control.", "a"), ("control.", "files2"), ("a.", "control.files"), ("control2.", "files")]
         {
-            assert!(!is_reserved(front, other), "{front}{other}");
+            assert!(!is_reserved(front, other.as_bytes()), "{front}{other}");
         }
     }
 

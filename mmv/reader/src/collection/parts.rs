@@ -7,8 +7,8 @@ use super::group::{Group, Groups, own_head};
 
 /// Names of a group of files. Data derived from them stays valid until the [`version`](Part::version) changes.
 ///
-/// Parts of different users may have first components, and even full names, in common. Of each such name, one part
-/// [`exports`](Part::exports) it.
+/// Parts of different users may share first components, and even full names. Each shared name is
+/// [exported](Part::exports) by only one part.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Part<'a> {
@@ -20,7 +20,7 @@ pub struct Part<'a> {
 
 impl Collection {
     /// Returns the components directly below the prefix, in the order of the files, each with a part that contains it.
-    /// A component that several parts contain occurs as many times.
+    /// A component that several parts contain occurs once for each part.
     pub fn heads(&self) -> impl DoubleEndedIterator<Item = (&str, Part<'_>)> {
         self.groups.files().flat_map(|(group, number, place)| {
             let part = Part { prefix: &self.prefix, groups: &self.groups, group, number };
@@ -28,7 +28,7 @@ impl Collection {
         })
     }
 
-    /// Returns the parts that may contain a full name, and the names below it.
+    /// Returns the parts that may contain a full name or names below it.
     pub fn parts(&self, name: &str) -> impl Iterator<Item = Part<'_>> {
         let (prefix, groups) = (&*self.prefix, &self.groups);
         let numbers = groups.of_head(own_head(prefix, name)).iter().copied();
@@ -42,12 +42,12 @@ impl Collection {
 }
 
 impl<'a> Part<'a> {
-    /// Returns the version: a number that was never used for a part with other files.
+    /// Returns the version: a number that no part with other files has ever had.
     pub fn version(self) -> u64 {
         self.group.version
     }
 
-    /// Makes data of the part, and charges the time to the user of its files like that of reading them
+    /// Derives data from the part. The time is charged to the user of its files, like that of reading them
     /// ([`Limits::user_work`](super::Limits::user_work)).
     pub fn derive<T>(self, make: impl FnOnce() -> T) -> T {
         self.group.charged(make)
@@ -60,14 +60,21 @@ impl<'a> Part<'a> {
         tables.head_count() == 1 && tables.names().are_in_order()
     }
 
-    /// Returns whether all names of the part are exported, and no other part has its first components.
+    /// Returns whether all names of the part are exported, and its first components occur in no other part.
     pub fn is_alone(self) -> bool {
         self.group.is_alone()
     }
 
-    /// Returns whether a metric of the part, given by its name, is exported.
-    pub fn exports(self, name: &str) -> bool {
-        self.is_alone() || self.groups.of_name(self.prefix, name).is_some_and(|(number, _)| number == self.number)
+    /// Returns whether a metric of the part, given by its name and identifier, is exported.
+    ///
+    /// A request looks up a limited number of names that other parts may claim. Beyond that, returns true.
+    pub fn exports(self, name: &str, item: Item) -> bool {
+        self.groups.exports(self.prefix, self.number, name, item)
+    }
+
+    /// Returns the identifier of the part's metric with this name, whether it is exported or not.
+    pub fn item(self, name: &str) -> Option<Item> {
+        self.group.tables(self.prefix).item(name)
     }
 
     /// Returns the names and identifiers of the metrics, in the order of the files.

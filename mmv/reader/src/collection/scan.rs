@@ -9,17 +9,19 @@ use hashbrown::HashMap;
 
 use super::Collection;
 use super::clusters::assign_clusters;
-use super::limits::{Cost, Limit, Tariff};
+use super::draft::Draft;
+use super::limits::{Cost, Limit, Limits, Tariff, thread_time};
 use super::listing::{COARSE, Found, Listing, Look};
 use super::source::Source;
+use super::turn::Turn;
 use crate::reader::{self, Directory, Stamp};
 
-/// A skipped file.
+/// A file that is skipped, and the reason.
 #[derive(Debug)]
 pub(super) struct Skipped {
     pub name: OsString,
     pub uid: u32,
-    /// Attributes of the file when it was read, or `None` to read it again in any case.
+    /// Attributes of the file when it was read, or `None` to always read it again.
     pub stamp: Option<Stamp>,
     pub why: Why,
     /// Number of the request that read the file.
@@ -43,6 +45,11 @@ impl Skipped {
     pub(super) fn is_in_flux(&self) -> bool {
         self.why == Why::InFlux
     }
+
+    /// Returns whether a limit has left out the file.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.why, Why::Limit(..))
+    }
 }
 
 /// A file to be read.
@@ -53,10 +60,10 @@ pub(super) struct Wanted {
     pub before: Before,
 }
 
-/// The files of a directory with the numbers of files beyond each user's limit, and the directory itself, if it exists.
+/// Names in a directory, numbers of files beyond each user's limit, and the directory itself if it exists.
 type Files = ((Vec<Found>, HashMap<u32, u64>), Option<Arc<Directory>>);
 
-/// Files by what is to be done with them.
+/// Files, sorted by the action that they need.
 #[derive(Default)]
 struct Sorted {
     /// Exported files that have not been found yet.
@@ -77,7 +84,29 @@ pub(super) enum Before {
     Skipped(Skipped),
 }
 
+impl Before {
+    /// Returns what the state is charged with: the user, the number of files, and their cost.
+    pub(super) fn charged(&self) -> Option<(u32, u64, Cost)> {
+        match self {
+            Before::Nothing => None,
+            Before::Source(source) => Some((source.uid, 1, source.cost)),
+            Before::Skipped(skipped) => Some((skipped.uid, 1, Cost::default())),
+        }
+    }
+}
+
 impl Wanted {
+    /// Returns an exported file that is no longer in the directory.
+    fn gone(source: Source) -> Wanted {
+        let (name, uid, stamp) = (source.name.clone(), source.uid, Err(io::ErrorKind::NotFound.into()));
+        Wanted { name, stamp, uid, before: Before::Source(Box::new(source)) }
+    }
+
+    /// Returns whether the file no longer exists.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(&self.stamp, Err(e) if e.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Returns the number of the request that read the file last.
     pub(super) fn loaded(&self) -> u64 {
         match &self.before {
@@ -88,12 +117,23 @@ impl Wanted {
     }
 }
 
-/// Skipped files that one request checks.
+/// Factor for the number of names in the first request, and in a request that reads all files.
+const FIRST: u64 = 64;
+
+/// Fraction of a request's time that reading files gets at least.
+const LEAST: u64 = 4;
+
+/// Returns the time for reading files that is left of a request's time for changes.
+fn left(work: u64, spent: u64) -> u64 {
+    work.saturating_sub(spent).max(work / LEAST)
+}
+
+/// Number of skipped files that one request checks.
 const POLLED: usize = 64;
 
 impl Collection {
-    /// Returns whether a skipped file may be shown now. Each request checks some of them, as many of each user: a file that
-    /// is completed does not wait for the bad files of other users.
+    /// Returns whether a skipped file may be shown now. Each request checks some of them, with equal numbers for all
+    /// users. So a file that has been completed does not wait for invalid files of other users.
     pub(super) fn poll(&mut self) -> bool {
         let Some(directory) = self.opened.clone() else { return false };
         self.polled = self.polled.wrapping_add(1);
@@ -120,12 +160,19 @@ impl Collection {
     }
 
     /// Reads new and changed files, or `all` files, and returns whether anything has changed. Files that cannot be read
-    /// now keep their last state. A directory with more names than one request reads takes several requests.
+    /// now keep their last state. One request reads a limited number of names, so a large directory takes several
+    /// requests.
     pub(super) fn scan(&mut self, look: io::Result<Look>, all: bool) -> bool {
+        let start = thread_time();
+        self.go_on_building(start);
         let outcome = look.and_then(|look| self.list(look, all));
         match outcome {
             Ok(None) => false,
-            Ok(Some((found, directory))) => self.take_in(found, directory, all),
+            Ok(Some((found, directory))) => {
+                let (spent, work) = (thread_time().saturating_sub(start), self.accounts.limits.work);
+                self.turn = Turn::begin(self.tariff(all), left(work, spent), self.large, self.groups.all());
+                self.take_in(found, directory, all)
+            }
             Err(e) => {
                 if !std::mem::replace(&mut self.is_unreadable, true) {
                     let (prefix, path) = (&self.prefix, self.directory.display());
@@ -134,6 +181,20 @@ impl Collection {
                 (self.seen, self.listing) = (Look::default(), None);
                 false
             }
+        }
+    }
+
+    /// Continues building tables that are built in parts. They leave time for reading files. `start` is the present
+    /// time.
+    fn go_on_building(&mut self, start: u64) {
+        let Some(draft) = &mut self.draft else { return };
+        let work = self.accounts.limits.work;
+        let until = start.saturating_add(work - work / LEAST);
+        let is_valid = draft.go_on(&self.prefix, &self.groups, until);
+        self.accounts.work(draft.uid, thread_time().saturating_sub(start));
+        if !is_valid {
+            // The changed files are read again.
+            self.draft = None;
         }
     }
 
@@ -146,20 +207,26 @@ impl Collection {
         let mut listing = match self.listing.take() {
             Some(listing) => listing,
             None => {
-                let sources = self.groups.all().iter().flat_map(|group| &group.sources).map(|source| &source.name);
+                let drafted = self.draft.iter().flat_map(Draft::sources);
+                let sources = self.groups.sources().chain(drafted).map(|source| &source.name);
                 let known = sources.chain(self.skipped.iter().map(|skipped| &skipped.name)).cloned();
-                Listing::begin(&self.directory, look, known)?
+                let directory = Directory::open(&self.directory)?;
+                let same = self.opened.as_ref().filter(|opened| opened.is_same(&directory)).map(Arc::clone);
+                let directory = same.unwrap_or_else(|| Arc::new(directory));
+                Listing::begin(&self.directory, directory, look, known)?
             }
         };
+        let Limits { names, work, .. } = self.accounts.limits;
         // The first scan, and a scan that was requested, read more names.
-        let names = self.accounts.limits.names.saturating_mul(if all || !self.has_scanned { 8 } else { 1 });
-        if !listing.go_on(names, &mut self.accounts)? {
+        let (names, time) = match self.tariff(all) {
+            Tariff::Free => (names.saturating_mul(FIRST), u64::MAX),
+            Tariff::Charged => (names, work),
+        };
+        if !listing.go_on(names, time, &mut self.accounts)? {
             self.listing = Some(listing);
             return Ok(None);
         }
-        let directory = Directory::open(&self.directory)?;
-        let known = self.opened.take().filter(|known| known.is_same(&directory));
-        let directory = known.unwrap_or_else(|| Arc::new(directory));
+        let directory = Arc::clone(&listing.directory);
         self.seen = listing.look.clone();
         Ok(Some((listing.finish(), Some(directory))))
     }
@@ -171,13 +238,17 @@ impl Collection {
         all: bool,
     ) -> bool {
         (self.is_unreadable, self.is_delayed) = (false, false);
-        let tariff = if all || !self.has_scanned { Tariff::Free } else { Tariff::Charged };
-        let accounts = &mut self.accounts;
+        let (tariff, accounts) = (self.tariff(all), &mut self.accounts);
         self.groups.take_work(|uid, nanoseconds| accounts.work(uid, nanoseconds));
-        self.has_scanned |= directory.is_some();
         self.reload = if all { 0 } else { self.reload };
-        let known: HashMap<OsString, Source> =
-            self.groups.take_sources().into_iter().map(|s| (s.name.clone(), s)).collect();
+        let draft = self.draft.take_if(|draft| tariff == Tariff::Free || directory.is_none() || draft.is_complete());
+        let draft = draft.filter(Draft::is_complete);
+        self.turn.yields = draft.as_ref().and_then(Draft::yields);
+        let draft = draft.map(Draft::finish);
+        let has_arrived = draft.is_some();
+        let (arrived, replaced, ready) = draft.unwrap_or_default();
+        let stay = self.groups.take_sources().into_iter().filter(|source| !replaced.contains(&source.stamp));
+        let known: HashMap<OsString, Source> = stay.chain(arrived).map(|s| (s.name.clone(), s)).collect();
         let skipped = std::mem::take(&mut self.skipped);
         let skipped: HashMap<OsString, Skipped> = skipped.into_iter().map(|s| (s.name.clone(), s)).collect();
         self.accounts.clear();
@@ -187,23 +258,18 @@ impl Collection {
             found.into_iter().for_each(|found| self.sort_out(found, directory, all, &mut files));
         }
         let Sorted { known, skipped, mut kept, mut wanted, refused } = files;
-        kept.iter().for_each(|source| self.accounts.add(source.uid, 1, source.cost));
+        let drafted = self.draft.iter().flat_map(Draft::sources);
+        kept.iter().chain(drafted).for_each(|source| self.accounts.add(source.uid, 1, source.cost));
         self.skipped.iter().for_each(|file| self.accounts.add(file.uid, 1, Cost::default()));
-        let mut changed = all | self.let_go(known, directory.is_none(), &mut kept);
-        // There may be room for other files.
-        let has_room = changed || !skipped.is_empty();
-        for (file, stamp) in refused {
-            match file.why {
-                Why::Limit(_, cost) if self.accounts.has_room_for(file.uid, cost) => {
-                    let (name, uid) = (file.name.clone(), file.uid);
-                    wanted.push(Wanted { name, stamp, uid, before: Before::Skipped(file) });
-                }
-                _ => {
-                    self.accounts.add(file.uid, 1, Cost::default());
-                    self.skipped.push(file);
-                }
-            }
-        }
+        let has_lost = !known.is_empty();
+        let mut changed = all | has_arrived | has_lost & directory.is_none();
+        // Other files may have room now.
+        let has_room = all || has_lost || !skipped.is_empty();
+        self.charge_previous(&wanted);
+        self.retry_refused(refused, &mut wanted);
+        let gone: Vec<Wanted> = known.into_values().map(Wanted::gone).collect();
+        self.charge_previous(&gone);
+        wanted.extend(gone);
         if let Some(directory) = directory {
             changed |= self.read_wanted(wanted, &directory, tariff, &mut kept);
             self.opened = Some(directory);
@@ -212,36 +278,55 @@ impl Collection {
         self.accounts.count_crowd(&crowd_before, &self.crowd);
         kept.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         self.open_some(&mut kept);
-        assign_clusters(&mut kept);
+        assign_clusters(&mut kept, self.large);
         self.skipped.sort_unstable_by(|a, b| (a.uid, &a.name).cmp(&(b.uid, &b.name)));
-        self.groups.put_sources(kept, tariff);
+        self.groups.put_sources(kept, tariff, ready);
+        self.groups.build(&self.prefix);
+        if let Some(draft) = self.draft.as_mut().filter(|draft| draft.is_open()) {
+            draft.begin(&mut self.groups);
+        }
+        self.accounts.forget();
         changed
     }
 
-    /// Drops exported files that are gone, and returns whether there were any. Those of a user without time stay for now,
-    /// unless the whole directory is gone.
-    fn let_go(&mut self, gone: HashMap<OsString, Source>, all: bool, kept: &mut Vec<Source>) -> bool {
-        let mut changed = false;
-        for (_, source) in gone {
-            if all || self.accounts.has_time(source.uid) {
-                changed = true;
-            } else {
-                self.is_delayed = true;
-                self.accounts.add(source.uid, 1, source.cost);
-                kept.push(source);
+    /// Charges users for the previous states of files, which stay in memory until the files have been read.
+    fn charge_previous(&mut self, wanted: &[Wanted]) {
+        let charged = wanted.iter().filter_map(|file| file.before.charged());
+        charged.for_each(|(uid, files, cost)| self.accounts.add(uid, files, cost));
+    }
+
+    /// Adds the files that a limit has refused, and that the limit now allows, to those to be read.
+    fn retry_refused(&mut self, refused: Vec<(Skipped, io::Result<Stamp>)>, wanted: &mut Vec<Wanted>) {
+        for (file, stamp) in refused {
+            self.accounts.add(file.uid, 1, Cost::default());
+            match file.why {
+                Why::Limit(_, cost) if self.accounts.has_room_for(file.uid, cost) => {
+                    let (name, uid) = (file.name.clone(), file.uid);
+                    wanted.push(Wanted { name, stamp, uid, before: Before::Skipped(file) });
+                }
+                _ => self.skipped.push(file),
             }
         }
-        changed
+    }
+
+    /// Returns whether the present request has a time limit. The first request, for which no client waits, has no
+    /// limit. Neither has a request that must read all files.
+    fn tariff(&self, all: bool) -> Tariff {
+        if all || self.request <= 1 { Tariff::Free } else { Tariff::Charged }
     }
 
     /// Decides what to do with a file of the directory.
-    fn sort_out(&mut self, Found { name, new }: Found, directory: &Arc<Directory>, all: bool, files: &mut Sorted) {
-        if let Some((uid, stamp)) = new {
-            let stamp = stamp.map_or_else(|| directory.stat(&name), Ok);
+    fn sort_out(
+        &mut self,
+        Found { name, stamp, new }: Found,
+        directory: &Arc<Directory>,
+        all: bool,
+        files: &mut Sorted,
+    ) {
+        if let Some(uid) = new {
             files.wanted.push(Wanted { stamp, name, uid, before: Before::Nothing });
             return;
         }
-        let stamp = directory.stat(&name);
         match (files.known.remove(&name), files.skipped.remove(&name)) {
             (Some(mut source), _) if !all && source.is_still(&stamp) => {
                 source.set_directory(directory);
@@ -251,8 +336,18 @@ impl Collection {
                 Why::Limit(..) => files.refused.push((file, stamp)),
                 _ => self.skipped.push(file),
             },
-            (source, file) => {
+            (mut source, file) => {
                 let uid = stamp.as_ref().ok().map(|stamp| self.accounts.payer(stamp.owner));
+                let tariff = self.tariff(all);
+                if let Some(source) =
+                    source.take_if(|source| tariff == Tariff::Charged && uid.is_some_and(|uid| uid != source.uid))
+                {
+                    // Another user's file. First the tables of the old owner are built without the old file, at that
+                    // user's expense. A later request reads the new file.
+                    self.is_delayed = true;
+                    files.wanted.push(Wanted::gone(source));
+                    return;
+                }
                 let uid = uid.or_else(|| source.as_ref().map(|s| s.uid)).or_else(|| file.as_ref().map(|s| s.uid));
                 let before = match (source, file) {
                     (Some(source), _) => Before::Source(Box::new(source)),
@@ -278,7 +373,7 @@ impl Collection {
 }
 
 impl Source {
-    /// Returns whether this is still the file with these attributes, or that is unknown.
+    /// Returns whether the file still has these attributes, or they are unknown.
     fn is_still(&self, stamp: &io::Result<Stamp>) -> bool {
         match stamp {
             Ok(stamp) => self.is_valid && stamp.identity == self.identity,
@@ -288,7 +383,7 @@ impl Source {
 }
 
 impl Skipped {
-    /// Returns whether this is still the file with these attributes, or that is unknown.
+    /// Returns whether the file still has these attributes, or they are unknown.
     fn is_still(&self, stamp: &io::Result<Stamp>) -> bool {
         match stamp {
             Ok(stamp) => self.stamp == Some(*stamp),
@@ -296,7 +391,7 @@ impl Skipped {
         }
     }
 
-    /// Returns whether another file may have its name now, or its writer may have finished.
+    /// Returns whether another file may have this name now, or the file's writer may have finished.
     fn may_differ(&mut self, directory: &Directory) -> bool {
         match self.why {
             Why::InFlux | Why::Temporary => match directory.read(&self.name).and_then(|file| reader::peek(&file)) {
@@ -317,6 +412,6 @@ pub(super) fn is_recent(stamp: &Stamp) -> bool {
     let (seconds, nanoseconds) = stamp.changed;
     let changed = Duration::new(seconds.try_into().unwrap_or_default(), nanoseconds.try_into().unwrap_or_default());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Another change would get the present time, which differs from one in the future.
+    // A new change would have the present time, which differs from a time in the future.
     now.checked_sub(changed).is_some_and(|age| age < COARSE)
 }

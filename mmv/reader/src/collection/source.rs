@@ -14,7 +14,14 @@ use super::limits::Cost;
 use super::names::{Front, FullNames, head};
 use super::numbers::{class_of_cluster, class_of_indom, exported_serial};
 use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
-use crate::reader::{self, Directory, File, Identity, Metric, Problem, Process, ReadError, Stamp};
+use crate::reader::{self, Directory, File, Identity, Problem, Process, ReadError, Slot, Stamp};
+
+/// Size of a file's group when its tables were built: the group's version and the number of its records.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct GroupSize {
+    pub records: u64,
+    pub version: u64,
+}
 
 /// A file and its parsed contents.
 #[derive(Debug)]
@@ -35,16 +42,24 @@ pub(super) struct Source {
     pub file: File,
     /// The cluster of its metrics.
     pub cluster: u16,
-    /// A unique number for these contents with this cluster, or 0 if none has been assigned.
+    /// A unique number for these contents in this cluster, or 0 if no number has been assigned.
     pub stamp: u64,
-    /// The first components of its metric names, without prefix.
+    /// Number of the file's records that are used in tables.
+    pub records: u64,
+    /// Expected number of inner nodes of the name space above the file's metrics.
+    pub nodes: usize,
+    /// The group of the file.
+    pub group: GroupSize,
+    /// The first components of the file's metric names, without prefix.
     heads: Vec<Box<str>>,
-    /// The full names of its metrics. Set at the first access.
+    /// Metrics that have a full name. Set at the first access.
     names: OnceCell<FullNames>,
-    /// The serial numbers of its instance domains that may clash with those of other clusters.
+    /// Serial numbers of the file's instance domains that may clash with those of other clusters.
     far: Vec<u32>,
     directory: Arc<Directory>,
-    handle: Option<fs::File>,
+    handle: Slot,
+    /// Whether the file is open only for the strings of the metric that is being fetched.
+    is_borrowed: bool,
     process: Option<Process>,
     /// The values that the present request has read.
     fresh: Fresh,
@@ -61,16 +76,18 @@ enum Fresh {
     Nothing,
     Metric(usize),
     All,
+    /// The values of this metric could not be read.
+    Failed(usize, io::ErrorKind),
 }
 
-/// Files with at most this many values have all of them read when one is fetched.
+/// Largest number of values of a file for which all of them are read when one is fetched.
 const FEW_VALUES: u32 = 4096;
 
-/// Most log lines about the contents of a file.
+/// Largest number of log lines about the contents of a file.
 const LINES: u32 = 8;
 
 /// Weight of a string value in [`Cost::values`]: reading it takes a system call.
-const TEXT_VALUES: u64 = 8;
+const TEXT_VALUES: u64 = 10;
 
 /// Weight of a label in [`Cost::values`]: it is parsed.
 const LABEL_VALUES: u64 = 40;
@@ -94,8 +111,8 @@ impl Source {
         };
         let (heads, far) = (heads(name, &file), far_indoms(&file));
         let texts = heads.iter().map(|head| head.len() + HEAD_COST).sum::<usize>();
-        let full = |metric: &Metric| FULL_NAME_COST + 2 * (name.len() + file.name(metric).len());
-        let names = file.metrics().iter().map(full).sum::<usize>();
+        let names =
+            file.metrics().iter().map(|metric| FULL_NAME_COST + name.len() + file.name(metric).len()).sum::<usize>();
         let nodes = file.nodes();
         let memory = file.memory(nodes) + (SOURCE_COST + texts + names) as u64;
         Ok(Source {
@@ -103,10 +120,16 @@ impl Source {
             identity: seen.identity,
             seen,
             uid,
-            cost: Cost { memory, values: values(&file) + (4 * heads.len() + nodes) as u64 },
+            cost: Cost {
+                memory,
+                values: values(&file) + (head_values(heads.len()) + nodes + texts_of(name, &file)) as u64,
+            },
             loaded: 0,
             since: 0,
             is_valid: true,
+            records: records(&file) + nodes as u64,
+            nodes,
+            group: GroupSize::default(),
             heads,
             names: OnceCell::new(),
             far,
@@ -114,7 +137,8 @@ impl Source {
             cluster: 0,
             stamp: 0,
             directory: Arc::clone(directory),
-            handle: Some(handle),
+            handle: Slot::new(handle),
+            is_borrowed: false,
             process,
             fresh: Fresh::Nothing,
             reread: 0,
@@ -123,7 +147,13 @@ impl Source {
         })
     }
 
-    /// Logs a line about the contents of the file, unless there were too many.
+    /// Returns the group without this file.
+    pub(super) fn rest(&self) -> GroupSize {
+        let GroupSize { records, version } = self.group;
+        GroupSize { records: records.saturating_sub(self.records), version }
+    }
+
+    /// Logs a line about the contents of the file, unless there have been too many lines.
     pub(super) fn log(&self, prefix: &str, text: fmt::Arguments<'_>) {
         let (file, uid, logged) = (Path::new(&self.name).display(), self.uid, self.logged.get());
         self.logged.set(logged.saturating_add(1));
@@ -136,8 +166,8 @@ impl Source {
         }
     }
 
-    /// Returns whether the log already has this file's problems from its predecessor, and adopts its count of log lines
-    /// then.
+    /// Returns whether the previous file of this name had the same problems, which are then already in the log. If so,
+    /// adopts its count of log lines.
     pub(super) fn is_known_from(&self, before: &Source) -> bool {
         let (now, then) = (self.file.problems(), before.file.problems());
         if now.first() == then.first() {
@@ -163,7 +193,7 @@ impl Source {
         self.heads.iter().map(|head| &**head)
     }
 
-    /// Returns the full names of its metrics.
+    /// Returns which metrics have a full name.
     pub(super) fn names(&self, prefix: &str) -> &FullNames {
         self.names.get_or_init(|| FullNames::of(prefix, &self.name, &self.file))
     }
@@ -205,19 +235,19 @@ impl Source {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.handle.is_some()
+        self.handle.get().is_some()
     }
 
     pub(super) fn keep_open(&mut self, open: bool) {
         if !open {
-            self.handle = None;
+            self.handle.close();
         }
     }
 
-    /// Prepares the file for a request. Returns whether it is still the file that was read, and may be shown. When that
-    /// cannot be determined, the last result holds. `buffer` is scratch space.
+    /// Prepares the file for a request. Returns whether it is still the file that was read, and may be shown. If that
+    /// cannot be determined, repeats the last result. `buffer` is scratch space.
     pub(super) fn begin(&mut self, buffer: &mut Vec<u8>) -> bool {
-        let front = match &self.handle {
+        let front = match self.handle.get() {
             Some(handle) => self.file.reread_front(handle, buffer),
             None => self.reopen().and_then(|handle| self.file.reread_front(&handle, buffer)),
         };
@@ -238,21 +268,15 @@ impl Source {
         std::mem::take(&mut self.broken)
     }
 
-    /// Calls `work` with the open file.
-    fn with_handle<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
-        match &self.handle {
-            Some(handle) => work(handle),
-            None => work(&self.reopen()?),
+    /// Closes the file if it was opened for the strings of a metric.
+    pub(super) fn close_borrowed(&mut self) {
+        if std::mem::take(&mut self.is_borrowed) {
+            self.handle.close();
         }
     }
 
     fn reopen(&self) -> io::Result<fs::File> {
-        let handle = self.directory.read(&self.name)?;
-        if Stamp::new(&handle.metadata()?).identity == self.identity {
-            Ok(handle)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
+        reopen(&self.directory, &self.name, self.identity)
     }
 
     /// Marks the file for a check by the next request, after a failed read.
@@ -264,20 +288,29 @@ impl Source {
     #[inline]
     pub(super) fn reread(&mut self, metric: usize) -> io::Result<()> {
         let is_fresh = self.fresh == Fresh::All || self.fresh == Fresh::Metric(metric);
-        if is_fresh { Ok(()) } else { self.reread_metric(metric) }
+        if is_fresh { Ok(()) } else { self.reread_once(metric) }
     }
 
+    /// Reads a metric's present values, unless that has just failed. The metric may have very many values, and each of
+    /// them would try it again.
     #[inline(never)]
+    fn reread_once(&mut self, metric: usize) -> io::Result<()> {
+        match self.fresh {
+            Fresh::Failed(failed, kind) if failed == metric => Err(kind.into()),
+            _ => self.reread_metric(metric).inspect_err(|e| self.fresh = Fresh::Failed(metric, e.kind())),
+        }
+    }
+
     fn reread_metric(&mut self, metric: usize) -> io::Result<()> {
         let opened;
-        let handle = match &self.handle {
+        let handle = match self.handle.get() {
             Some(handle) => handle,
             None => {
                 opened = self.reopen()?;
                 &opened
             }
         };
-        // A request that has read as many values as there are reads all of them.
+        // A request that has already read as many values as the file has reads all of them.
         let all = self.file.value_count();
         if all <= FEW_VALUES || u64::from(self.reread) * VALUE_LEN as u64 >= self.file.data_len() {
             self.file.reread_values(handle, 0, all)?;
@@ -290,25 +323,46 @@ impl Source {
         Ok(())
     }
 
-    /// Reads the present string of a value.
+    /// Reads the present string of a value. Leaves the file open for the next one, until
+    /// [`close_borrowed`](Source::close_borrowed).
     ///
     /// # Errors
     /// `InvalidInput` if the string is outside of the file as it was read. Only the application can correct that.
-    pub(super) fn reread_string(&self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn reread_string(&mut self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
         let at = u64::try_from(value.extra).ok();
         let at = at
             .filter(|at| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its text is not in the file"))?;
-        self.with_handle(|handle| self.file.reread_string(handle, at, buffer))
+        let Source { directory, name, identity, is_borrowed, handle, file, .. } = self;
+        let handle = handle.get_or_open(|| {
+            let opened = reopen(directory, name, *identity)?;
+            *is_borrowed = true;
+            Ok::<_, io::Error>(opened)
+        })?;
+        file.reread_string(handle, at, buffer)
     }
+}
+
+/// Opens a file that was closed, unless another file has its name now.
+fn reopen(directory: &Directory, name: &OsStr, identity: Identity) -> io::Result<fs::File> {
+    let handle = directory.read(name)?;
+    if Stamp::new(&handle.metadata()?).identity == identity { Ok(handle) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
 /// Memory per file, beside that of its contents, in bytes.
 const SOURCE_COST: usize = 2048;
-/// Memory per full name of a metric, in bytes, beside its text, which is there twice.
+/// Memory per full name of a metric, in bytes, beside its text.
 const FULL_NAME_COST: usize = 8;
 /// Memory per first component of names, in bytes.
 const HEAD_COST: usize = 160;
+
+/// Expected nanoseconds for each record of a group whose tables have to be built again.
+const RECORD: u64 = 60;
+
+/// Returns the expected time for building tables again, in nanoseconds.
+pub(super) fn building_time(records: u64) -> u64 {
+    records.saturating_mul(RECORD)
+}
 
 /// Returns the weighted number of values of a file, as for [`Limits::user_values`](super::Limits::user_values).
 fn values(file: &File) -> u64 {
@@ -319,6 +373,25 @@ fn values(file: &File) -> u64 {
     });
     let instances: usize = file.indoms().iter().map(|indom| 1 + indom.instances().len()).sum();
     values.sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
+}
+
+/// Returns the weight of the first components of names in [`Cost::values`]: each change of any file looks them up.
+fn head_values(heads: usize) -> usize {
+    // In most files, the name of the file is the only first component.
+    heads.min(1) * 4 + heads.saturating_sub(1) * 16
+}
+
+/// Returns the weight of long names in [`Cost::values`]: a list of names takes time for each byte.
+fn texts_of(name: &OsStr, file: &File) -> usize {
+    let is_prefixed = !file.header().flags.contains(Flags::NO_PREFIX);
+    file.long_texts(if is_prefixed { name.len() } else { 0 })
+}
+
+/// Returns the number of records that tables are built of. A metric counts as two, because of its name.
+fn records(file: &File) -> u64 {
+    let of_metrics: usize = file.metrics().iter().map(|metric| 2 + metric.values().len()).sum();
+    let of_indoms: usize = file.indoms().iter().map(|indom| 1 + indom.instances().len()).sum();
+    (of_metrics + of_indoms + 2 * file.labels().len()) as u64
 }
 
 fn heads(name: &OsStr, file: &File) -> Vec<Box<str>> {

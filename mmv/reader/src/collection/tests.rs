@@ -13,6 +13,7 @@ use std::path::Path;
 use pmapi::Item;
 
 use super::Collection;
+use super::group::Ready;
 use super::limits::Tariff;
 use proptest::prelude::*;
 use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
@@ -22,7 +23,7 @@ const METRIC_NAMES: [&str; 7] = ["x", "x.y", "b.x", "a.b.c", "control.z", "contr
 
 /// A generated file, parts of which may also occur in other files.
 #[derive(Clone, Debug)]
-struct Described {
+pub(super) struct Described {
     is_prefixed: bool,
     cluster: u32,
     /// The domain has two instances. Metrics over it have a value for the first one.
@@ -43,7 +44,7 @@ fn described() -> impl Strategy<Value = Described> {
 }
 
 impl Described {
-    fn bytes(&self, generation: u64) -> Vec<u8> {
+    pub(super) fn bytes(&self, generation: u64) -> Vec<u8> {
         let count = self.metrics.len() as u64;
         let (indom, instances, metrics) = (104, 136, 296);
         let values = metrics + 104 * count;
@@ -94,7 +95,7 @@ fn all(collection: &mut Collection) -> String {
     text
 }
 
-fn write(directory: &Path, name: &str, bytes: &[u8]) {
+pub(super) fn write(directory: &Path, name: &str, bytes: &[u8]) {
     let new = directory.join(".new");
     fs::write(&new, bytes).unwrap();
     fs::rename(new, directory.join(name)).unwrap();
@@ -126,6 +127,149 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// The requests have no time, so each of them does one step.
+    #[test]
+    fn tables_that_are_built_in_parts_show_the_old_files_and_then_what_a_first_look_shows(
+        changes in prop::collection::vec((0..FILES.len(), prop::option::weighted(0.8, described())), 1..12),
+        extra in prop::collection::vec((0..FILES.len(), 0..6usize), 1..12)
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut collection = in_steps(dir.path());
+        let mut before = all(&mut collection);
+        for (generation, ((file, change), (other, wait))) in (1..).zip(changes.into_iter().zip(extra.iter().cycle())) {
+            match change {
+                // Free clusters are assigned in another order.
+                Some(described) => {
+                    let cluster = described.cluster.max(1);
+                    write(dir.path(), FILES[file], &Described { cluster, ..described }.bytes(generation));
+                }
+                None => _ = fs::remove_file(dir.path().join(FILES[file])),
+            }
+            for _ in 0..*wait {
+                let is_first = collection.groups.file_count() == 0;
+                let changed = collection.refresh();
+                let now = all(&mut collection);
+                prop_assert!(changed || now == before || is_first, "{now} {before}");
+                before = now;
+            }
+            // A file that goes while tables are built.
+            if *wait == 3 {
+                _ = fs::remove_file(dir.path().join(FILES[*other]));
+            }
+            let requests = (0..200).find(|_| {
+                collection.refresh();
+                collection.draft.is_none() && !collection.is_delayed && collection.listing.is_none()
+            });
+            prop_assert!(requests.is_some());
+            let mut first = Collection::new("mmv", dir.path());
+            first.refresh();
+            before = all(&mut collection);
+            prop_assert_eq!(&before, &all(&mut first));
+        }
+    }
+}
+
+/// Returns a collection whose requests, except for the first one, do one step.
+pub(super) fn in_steps(dir: &Path) -> Collection {
+    let mut collection = Collection::new("mmv", dir);
+    collection.large = 0;
+    collection.refresh();
+    let mut limits = collection.limits();
+    (limits.work, limits.user_work) = (0, u64::MAX >> 1);
+    collection.set_limits(limits);
+    collection
+}
+
+/// Describes a file with one metric below a name that all such files share.
+pub(super) fn sharing(cluster: u32) -> Described {
+    Described { is_prefixed: false, cluster, serial: None, second: "two", metrics: vec![(2, 1, false)] }
+}
+
+#[test]
+fn a_request_builds_a_part_of_the_tables_of_a_large_group() {
+    let dir = tempfile::tempdir().unwrap();
+    // All claim one name, which the first one has.
+    (1..=20).for_each(|cluster| write(dir.path(), &format!("f{cluster:02}"), &sharing(cluster).bytes(1)));
+    let mut collection = in_steps(dir.path());
+    let shown = |collection: &mut Collection| {
+        let mut values = Vec::new();
+        let put = |_, value: Result<pmapi::Atom<'_>, _>| values.push(Print::new(value.unwrap(), 0).to_string());
+        collection.fetch(Item::new(1, 1), |_| true, put).unwrap();
+        values
+    };
+    assert_eq!(shown(&mut collection), ["10"]);
+    write(dir.path(), "f01", &sharing(1).bytes(2));
+    let mut requests = 0;
+    while !collection.refresh() {
+        requests += 1;
+        assert!(requests < 200);
+        // The earlier contents stay, of the file and of the others.
+        assert_eq!((shown(&mut collection), collection.file_count()), (vec!["10".to_owned()], 20));
+    }
+    // At least one request for the instances of each file, and one for its metrics.
+    assert!(requests >= 40, "{requests}");
+    assert_eq!((shown(&mut collection), collection.file_count()), (vec!["20".to_owned()], 20));
+    assert!(!collection.refresh());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn files_of_a_large_group_make_room_for_another_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let add = |name: &str, cluster, uid| {
+        write(dir.path(), name, &sharing(cluster).bytes(1));
+        std::os::unix::fs::chown(dir.path().join(name), Some(uid), None).unwrap();
+    };
+    (1..=20).for_each(|n| add(&format!("a{n:02}"), n, 2001));
+    let mut collection = in_steps(dir.path());
+    let mut limits = collection.limits();
+    limits.files = 20;
+    collection.set_limits(limits);
+    (1..=5).for_each(|n| add(&format!("z{n}"), 100 + n, 2002));
+    let of = |collection: &Collection, uid| collection.groups.sources().filter(|source| source.uid == uid).count();
+    let mut requests = 0;
+    while of(&collection, 2002) < 5 {
+        collection.refresh();
+        requests += 1;
+        assert!(requests < 2000, "{} {}", of(&collection, 2001), of(&collection, 2002));
+    }
+    // The shares stay the same, although files of the other user wait for room.
+    (0..100).for_each(|_| _ = collection.refresh());
+    assert_eq!((of(&collection, 2001), of(&collection, 2002)), (15, 5));
+}
+
+/// The tables that lose the file are built in parts, too, and at the expense of the user who had it.
+#[test]
+#[ignore = "needs root"]
+fn a_file_that_gets_another_owner_leaves_the_tables_of_the_old_one_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, cluster, uid| {
+        let new = dir.path().join(".new");
+        fs::write(&new, sharing(cluster).bytes(1)).unwrap();
+        std::os::unix::fs::chown(&new, Some(uid), None).unwrap();
+        fs::rename(new, dir.path().join(name)).unwrap();
+    };
+    (1..=20).for_each(|n| put(&format!("a{n:02}"), n, 2001));
+    (1..=20).for_each(|n| put(&format!("b{n:02}"), 100 + n, 2002));
+    let mut collection = in_steps(dir.path());
+    put("a05", 5, 2002);
+    let (mut builders, mut requests) = (Vec::new(), 0);
+    let is_changed =
+        |collection: &Collection| collection.groups.sources().any(|source| source.name == "a05" && source.uid == 2002);
+    while !is_changed(&collection) {
+        collection.refresh();
+        builders.extend(collection.draft.as_ref().map(|draft| draft.uid));
+        requests += 1;
+        assert!(requests < 2000, "{builders:?}");
+    }
+    builders.dedup();
+    assert_eq!(builders, [2001, 2002]);
+    assert_eq!(collection.file_count(), 40);
+}
+
 #[test]
 fn a_fetch_looks_at_the_files_of_its_metrics() {
     let dir = tempfile::tempdir().unwrap();
@@ -135,7 +279,7 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
     };
     write(dir.path(), "a", &described(1).bytes(1));
     write(dir.path(), "b", &described(2).bytes(2));
-    // So old that no further change can have the same time.
+    // So long ago that a further change must have another time.
     fs::File::open(dir.path()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     let mut collection = Collection::new("mmv", dir.path());
     assert!(collection.refresh());
@@ -161,7 +305,7 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
     assert_eq!(value(&mut collection, b), ["7"]);
 }
 
-/// Reads files as those of the given users.
+/// Reads files as if they belonged to the given users.
 fn load_of_users(dir: &Path, files: &[(&str, u32)]) -> Vec<super::source::Source> {
     let directory = std::sync::Arc::new(crate::reader::Directory::open(dir).unwrap());
     let load = |(name, uid): &(&str, u32)| {
@@ -181,19 +325,19 @@ fn a_file_of_one_user_takes_no_cluster_of_another() {
     for (uids, expected) in [([1, 1, 1, 1], [1, 2, 3, 4]), ([2, 1, 2, 1], [3, 1, 4, 2])] {
         let files: Vec<(&str, u32)> = names.into_iter().zip(uids).collect();
         let mut sources = load_of_users(dir.path(), &[files[1], files[3]]);
-        super::clusters::assign_clusters(&mut sources);
+        super::clusters::assign_clusters(&mut sources, u64::MAX);
         assert_eq!(clusters(&sources), [1, 2]);
-        // Files of names before and between them are added.
+        // Adds files whose names are before and between the others.
         let more = load_of_users(dir.path(), &[files[0], files[2]]);
         sources.extend(more);
         sources.sort_by(|a, b| a.name.cmp(&b.name));
-        super::clusters::assign_clusters(&mut sources);
+        super::clusters::assign_clusters(&mut sources, u64::MAX);
         assert_eq!(clusters(&sources), expected);
     }
 }
 
-/// Makes a collection of all files of a directory, which belong to users since some requests, in the order of their
-/// names.
+/// Creates a collection of all files of a directory. `owners` has the user of each file, in the order of names, and the
+/// request that first read the file.
 fn of_users(dir: &Path, owners: &[(u32, u64)]) -> Collection {
     let mut collection = Collection::new("mmv", dir);
     collection.refresh();
@@ -201,7 +345,7 @@ fn of_users(dir: &Path, owners: &[(u32, u64)]) -> Collection {
     sources.sort_by(|a, b| a.name.cmp(&b.name));
     sources.iter_mut().zip(owners).for_each(|(source, owner)| (source.uid, source.since) = *owner);
     collection.groups = super::group::Groups::default();
-    collection.groups.put_sources(sources, Tariff::Free);
+    collection.groups.put_sources(sources, Tariff::Free, Ready::new());
     collection
 }
 
@@ -218,7 +362,7 @@ fn of_user(collection: &Collection, dir: &Path, uid: u32) -> Vec<((bool, u64, Os
             sources.push(own);
         }
     }
-    groups.put_sources(sources, Tariff::Free);
+    groups.put_sources(sources, Tariff::Free, Ready::new());
     let mut all = Vec::new();
     for (group, _, place) in groups.files() {
         let tables = group.tables("mmv");
@@ -253,7 +397,7 @@ proptest! {
         prop_assert_eq!(&exported, &expected);
         // Each name is exported by one part.
         for (name, _) in &exported {
-            let has = |part: &super::Part<'_>| part.metrics().any(|(own, _)| own == name) && part.exports(name);
+            let has = |part: &super::Part<'_>| part.metrics().any(|(own, item)| own == name && part.exports(own, item));
             prop_assert_eq!(collection.parts(name).filter(has).count(), 1);
         }
         all(&mut collection);
@@ -272,8 +416,8 @@ fn an_instance_domain_belongs_to_one_user() {
     };
     write(dir.path(), "a", &of("deux", 1).bytes(1));
     write(dir.path(), "honest", &of("two", 2).bytes(1));
-    // The name of the second instance, and which metrics have values, for the users of both files and the requests in
-    // which these came.
+    // Each case has the users of both files with the requests in which the files appeared, the name of the second
+    // instance, and the metrics that have values.
     for (owners, second, has_values) in [
         ([(1, 1), (1, 1)], "deux", [true, true]),
         ([(2, 2), (1, 1)], "two", [false, true]),
@@ -318,6 +462,26 @@ fn a_change_of_one_users_file_keeps_the_tables_of_another() {
     sources.retain(|source| source.uid == 1);
     sources.extend(load_of_users(dir.path(), &[("a", 2)]));
     sources.sort_by(|a, b| a.name.cmp(&b.name));
-    collection.groups.put_sources(sources, Tariff::Charged);
+    collection.groups.put_sources(sources, Tariff::Charged, Ready::new());
     assert_eq!(version(&collection), before);
+}
+
+/// Several users with the same 100,000 names must not make a request for them slow.
+#[test]
+fn a_request_hides_a_limited_number_of_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Described { is_prefixed: false, cluster: 0, serial: None, second: "two", metrics: vec![(0, 1, false)] };
+    ["a", "honest"].iter().for_each(|name| write(dir.path(), name, &file.bytes(1)));
+    let mut collection = of_users(dir.path(), &[(1, 1), (2, 1)]);
+    let (name, item) = collection.metrics().map(|(name, desc)| (name.to_owned(), desc.item)).next().unwrap();
+    let listed = |collection: &Collection| {
+        collection.parts(&name).filter(|part| part.item(&name).is_some_and(|item| part.exports(&name, item))).count()
+    };
+    assert_eq!((listed(&collection), collection.item(&name)), (1, Ok(item)));
+    let requests = (0..1 << 20).take_while(|_| listed(&collection) == 1).count();
+    assert!((1000..1 << 19).contains(&requests), "{requests}");
+    assert_eq!((listed(&collection), collection.item(&name)), (2, Ok(item)));
+    collection.groups.begin();
+    assert_eq!(listed(&collection), 1);
+    all(&mut collection);
 }

@@ -37,7 +37,7 @@ impl Tables {
             Section::Indoms => (&mut self.indoms, INDOM_LEN, pmapi::Serial::MAX as usize),
             Section::Values => (&mut self.values, VALUE_LEN, i32::MAX as usize),
             Section::Labels => (&mut self.labels, LABEL_LEN, MAX_LABELS),
-            // Found through the records that refer to them.
+            // These are found through the records that refer to them.
             Section::Instances | Section::Strings => return,
         };
         let count = u32::try_from(toc.count).ok().filter(|count| *count as usize <= max);

@@ -12,8 +12,8 @@ use nix::unistd::{Whence, lseek64};
 use super::{File, HelpAt, ReadError, Table};
 use crate::format::{Bytes, Extent, STRING_LEN, Sparse, VALUE_LEN};
 
-/// The bytes of a file, without holes and dispensable records. The values, which are read most, are in an extent of
-/// their own unless the file has holes.
+/// The bytes of a file, without holes and dispensable records. The values, which are read most, are in a separate
+/// extent unless the file has holes.
 #[derive(Debug, Default)]
 pub(super) struct Image {
     sparse: Sparse,
@@ -32,10 +32,11 @@ fn extent(at: usize, start: usize, len: usize) -> Extent {
     Extent { at: at as u64, start: start as u32, len: len as u32 }
 }
 
-/// A file with at most this many bytes of holes is read as if it had none.
+/// Largest total size of holes, in bytes, with which a file is read as if it had none.
 const SLACK: u64 = 64 << 10;
 
-/// Bytes of a hole that belong to the extents on both sides. No record is longer, so each record is in one extent.
+/// Number of bytes of a hole that belong to the extents on both sides. No record is longer, so each record is in one
+/// extent.
 const MARGIN: u64 = STRING_LEN as u64;
 
 impl Image {
@@ -147,7 +148,7 @@ impl Image {
         Image { sparse: Sparse { data, extents, apart }, len: len as u64 }
     }
 
-    /// Reads a range of the file again. Bytes that were in a hole stay zeros.
+    /// Reads a range of the file again. Bytes in holes are not read, and stay zero.
     pub(super) fn reread(&mut self, file: &fs::File, range: Range<u64>) -> io::Result<()> {
         let Sparse { data, extents, apart } = &mut self.sparse;
         let len = (range.end - range.start) as usize;
@@ -174,10 +175,10 @@ impl Image {
     }
 }
 
-/// Shortest part that is searched for zeros, in bytes.
+/// Shortest part that is searched for runs of zeros, in bytes.
 const WORTHWHILE: usize = 4096;
 
-/// Unit of the search for zeros, in bytes. Two or more zero pieces are left out.
+/// Unit of the search for zeros, in bytes. Runs of two or more zero units are left out.
 const PIECE: usize = 64;
 
 /// Splits a range at a part, which is left out.
@@ -225,7 +226,7 @@ pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<
     Ok(done)
 }
 
-/// Returns the offset where data or a hole begins, or `None` behind the last data. On file systems without support for
+/// Returns the offset where data or a hole begins, or `None` after the last data. On file systems without support for
 /// this, the whole file is data.
 fn seek(file: &fs::File, from: u64, whence: Whence) -> io::Result<Option<u64>> {
     let is_data = matches!(whence, Whence::SeekData);

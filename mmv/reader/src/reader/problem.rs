@@ -16,7 +16,7 @@ pub enum ReadError {
     /// The file is not a regular file.
     #[error("is not a regular file")]
     NotRegular,
-    /// The file is larger than [`MAX_LEN`](super::MAX_LEN), or contains more bytes than its reader accepts.
+    /// The file is larger than [`MAX_LEN`](super::MAX_LEN), or contains more data than the caller accepts.
     #[error("has {len} bytes, more than the reader accepts")]
     TooLong {
         /// Size of the file, or number of bytes that it contains.
@@ -32,7 +32,7 @@ pub enum ReadError {
     #[error("begins with {:?}, not with \"MMV\"", .0.escape_ascii().to_string())]
     Magic([u8; 4]),
     /// The version of the format is not known.
-    #[error("has version {0}, known are 1 to 3")]
+    #[error("has version {0}, not 1 to 3")]
     Version(i32),
     /// The file is being written: its generation numbers are 0 or differ.
     #[error("is being written: its generations are {g1} and {g2}")]
@@ -46,7 +46,7 @@ pub enum ReadError {
     #[error("has {0} sections, not 2 to {max}", max = super::MAX_TOCS)]
     Contents(i32),
     /// The table of contents is longer than the file.
-    #[error("{tocs} sections don't fit into {len} bytes")]
+    #[error("{tocs} sections do not fit into {len} bytes")]
     ContentsBeyondEnd {
         /// Number of entries.
         tocs: i32,
@@ -80,7 +80,7 @@ impl ReadError {
     }
 }
 
-/// Returns whether another attempt of a system call may succeed although the file is unchanged.
+/// Returns whether a failed system call may succeed later, although the file is unchanged.
 pub(crate) fn is_temporary(e: &io::Error) -> bool {
     let code = e.raw_os_error().map(Errno::from_raw);
     is_of_system(e)
@@ -94,7 +94,7 @@ pub(crate) fn is_of_system(e: &io::Error) -> bool {
     code.is_some_and(|code| all.contains(&code))
 }
 
-/// A part of a file that was left out. Indexes are those of records in their section.
+/// A part of a file that was left out. An index is that of a record in its section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]

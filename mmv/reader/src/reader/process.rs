@@ -9,13 +9,14 @@ use crate::format::process_exists;
 #[derive(Debug)]
 pub(crate) struct Process {
     id: i32,
-    /// Start time in clock ticks since boot: `None` before the first check of it, 0 if it cannot be read.
+    /// Start time in clock ticks since boot. `None` before it is first read, 0 if it cannot be read.
     start: Option<u64>,
     /// Number of checks so far.
     looks: u32,
 }
 
-/// Checks between those of the start time, which tells whether another process has the identifier, and is slow to read.
+/// Number of checks between two reads of the start time. It shows whether another process has the identifier, but
+/// reading it takes long.
 const LOOKS: u32 = 64;
 
 impl Process {
@@ -36,14 +37,14 @@ impl Process {
     }
 }
 
-/// Returns the start time of a process, in clock ticks since boot. In a PID namespace below the one of `/proc`, numbers
-/// there are those of other processes.
+/// Returns the start time of a process, in clock ticks since boot. In a PID namespace below that of `/proc`, the
+/// numbers in `/proc` belong to other processes.
 fn start(id: i32) -> Option<u64> {
     let own = fs::read_link("/proc/self").ok()?;
     if own.to_str()?.parse() != Ok(std::process::id()) {
         return None;
     }
-    // Of the main thread: the file of the process takes time in proportion to its threads.
+    // Reads the main thread's file: reading that of the process takes time in proportion to its threads.
     let stat = fs::read(format!("/proc/{id}/task/{id}/stat")).ok()?;
     // The name of the program may contain any character.
     let behind = stat.iter().rposition(|byte| *byte == b')')?;

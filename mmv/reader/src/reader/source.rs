@@ -9,11 +9,11 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 
 use super::image::read_at;
-use super::{File, Image, Metric, ReadError, check_header};
+use super::{File, Image, Metric, ReadError, check_header, long_texts};
 use crate::format::{Bytes, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 
-/// Largest file that is read, in bytes: it has room for more than two million values. Other users can write the
-/// directory, and a sparse file can have any size.
+/// Largest file that is read, in bytes: there is room for more than two million values. The limit is needed because
+/// other users can write to the directory, and a sparse file can have any size.
 pub const MAX_LEN: u64 = 256 << 20;
 
 /// Values of a metric are read together if at most this many other values are between them.
@@ -22,7 +22,7 @@ const GAP: u32 = 128;
 /// Memory per record of each kind, in bytes, including the tables of a collection and the agent.
 const METRIC_COST: usize = 192;
 const VALUE_COST: usize = 40;
-/// Copies of instances' names that a request for instances takes: as text, and in the answer.
+/// Number of copies of instance names that a request for instances needs: as text, and in the answer.
 const INSTANCE_TEXTS: usize = 3;
 /// Memory per inner node of the name space, in bytes.
 const NODE_COST: usize = 256;
@@ -33,7 +33,7 @@ const LABEL_COST: usize = 768;
 /// Bytes read at the start of a request: the header, and the values if they are that near.
 const FRONT: usize = 4 << 10;
 
-/// Longest file that is read in one go, in bytes. The header of a longer one is checked first.
+/// Longest file that is read in one go, in bytes. For a longer file, the header is checked first.
 const WHOLE: u64 = 64 << 10;
 
 impl File {
@@ -58,8 +58,8 @@ impl File {
         Ok(read)
     }
 
-    /// Reads an open file whose metadata is known, without keeping the records of the metrics. For callers that need
-    /// only their parsed form. `buffer` is scratch space.
+    /// Reads an open file whose metadata is known, without keeping the records of the metrics. It is for callers that
+    /// need only the parsed form. `buffer` is scratch space.
     ///
     /// # Errors
     /// [`ReadError::TooLong`] if the file contains more than `most` bytes, and the errors of [`open`](File::open).
@@ -104,7 +104,8 @@ impl File {
         }
     }
 
-    /// Returns the memory of the file in bytes, including a collection's tables for it with `nodes` inner nodes.
+    /// Returns the memory that the file needs, in bytes. This includes its part of a collection's tables, with `nodes`
+    /// inner nodes.
     pub(crate) fn memory(&self, nodes: usize) -> u64 {
         let texts = self.names.capacity() + self.image.memory() + nodes * NODE_COST;
         let instances: usize = self.indoms.iter().map(|indom| indom.instances.capacity()).sum();
@@ -131,6 +132,11 @@ impl File {
         nodes.sum()
     }
 
+    /// Returns the weight of long names: of metrics, with `front` bytes before each, and of instances.
+    pub(crate) fn long_texts(&self, front: usize) -> usize {
+        self.metrics.iter().map(|metric| long_texts(front + self.name(metric).len())).sum::<usize>() + self.long_texts
+    }
+
     /// Returns the number of bytes of the file that are in memory.
     pub(crate) fn data_len(&self) -> u64 {
         self.image.data_len()
@@ -146,7 +152,7 @@ impl File {
         self.image.reread(file, at..at + u64::from(count) * VALUE_LEN as u64)
     }
 
-    /// Reads the values of a metric again. Returns how many values were read, with those in gaps between them.
+    /// Reads the values of a metric again. Returns the number of values read, including those in gaps.
     pub(crate) fn reread_metric(&mut self, file: &fs::File, metric: usize) -> io::Result<u32> {
         let (values, image) = (self.values, &mut self.image);
         let of = self.metrics.get(metric).map_or(&[][..], Metric::values);
@@ -198,7 +204,7 @@ impl File {
         self.values.count
     }
 
-    /// Reads the string that is at an offset of the file now, up to its NUL, into `buffer`.
+    /// Reads the string that is currently at an offset of the file, up to its NUL, into `buffer`.
     ///
     /// # Errors
     /// `UnexpectedEof` if the string is not in the file, and other errors of reading it.

@@ -37,7 +37,7 @@ impl Raw {
         raw
     }
 
-    /// Writes bytes at an offset, as far as they are in the file.
+    /// Writes bytes at an offset. Bytes beyond the end of the file are dropped.
     pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> &mut Raw {
         for (place, byte) in self.0.iter_mut().skip(at as usize).zip(bytes) {
             *place = *byte;
@@ -114,7 +114,7 @@ fn bad_contents() -> Vec<(&'static str, Raw)> {
     };
     let mut short = Raw::new(48, 2);
     short.toc(0, METRICS, 5, 0);
-    // The header as a value, whose metric is the header.
+    // The header is claimed to be a value, and also that value's metric.
     let mut header = Raw::new(len, 2);
     header.toc(0, METRICS, -1, 0).toc(1, VALUES, 1, 0).u64(8, 0).u64(16, 0);
     vec![

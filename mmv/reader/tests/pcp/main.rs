@@ -1,4 +1,4 @@
-//! Files of both libraries under both readers: the C agent and C mmvdump, and those of this crate.
+//! Files of both libraries, read by the C agent, C's mmvdump and this crate.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/raw.rs"]
@@ -168,7 +168,7 @@ fn files_of_other_languages() {
     };
     compare(&scene("KeyboardReader"));
     compare(&scene("pytest"));
-    // A metric of this file is below another one in the name space, where pminfo stops early.
+    // A metric of this file is below another metric in the name space, where pminfo stops early.
     let large = scene("large-parfait");
     let (theirs, ours) = (large.pminfo(), show::collection(&large.files()));
     assert_eq!((theirs.len(), ours.len()), (245, 421));

@@ -1,4 +1,4 @@
-//! PCP's tools with a directory of their own.
+//! PCP's tools with a separate directory.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,8 @@ impl Scene {
 /// The compiled `writer.c`.
 static WRITER: LazyLock<TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pcp/writer.c");
-    let mut cc = Command::new("cc");
-    cc.arg("-Wall").arg("-o").arg(dir.path().join("writer")).arg(source).args(["-lpcp_mmv", "-lpcp"]);
-    assert!(cc.status().unwrap().success(), "libpcp-mmv1-dev is needed");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pcp/writer.c");
+    testkit::compile(source, &dir, &["-lpcp_mmv", "-lpcp"]);
     dir
 });
 

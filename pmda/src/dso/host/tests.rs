@@ -77,7 +77,7 @@ impl<const AT: u32> Drop for Fragile<AT> {
 
 fn started<const AT: u32>() -> Box<Interface> {
     let mut interface = Box::new(Interface::challenge(400));
-    // SAFETY: as pmcd does it.
+    // SAFETY: this is the same call as pmcd's.
     unsafe { init::<Fragile<AT>>(&mut *interface) };
     interface
 }
@@ -85,7 +85,7 @@ fn started<const AT: u32>() -> Box<Interface> {
 /// Fetches and frees the value of the metric, as pmcd does.
 fn fetched(interface: &Interface) -> Result<u32> {
     let mut result = null_mut();
-    // SAFETY: as pmcd does it.
+    // SAFETY: these are the same calls as pmcd's.
     unsafe {
         let code = interface.fetch.unwrap()(1, [PMID].as_mut_ptr(), &mut result, interface.ext);
         Error::from_code(code).map_or(Ok(()), Err)?;
@@ -102,7 +102,7 @@ fn an_interface_filled_anew_has_a_new_agent_and_the_old_one_has_ended() {
     let mut interface = started::<0>();
     let (ext, n) = (interface.ext, fetched(&interface).unwrap());
     let dropped = of(&DROPPED, 0).load(Ordering::Relaxed);
-    // SAFETY: as pmcd starts an agent again.
+    // SAFETY: this is what pmcd does when it restarts an agent.
     unsafe { init::<Fragile<0>>(&mut *interface) };
     assert_eq!(interface.ext, ext);
     assert!(of(&DROPPED, 0).load(Ordering::Relaxed) > dropped && fetched(&interface).unwrap() > n);
@@ -132,7 +132,7 @@ fn an_agent_stays_on_its_thread() {
     let at = &raw mut *interface as usize;
     let other = std::thread::spawn(move || {
         let (ext, interface) = (ext as *mut Ext, at as *mut Interface);
-        // SAFETY: both are there until the thread ends.
+        // SAFETY: both exist until the thread ends.
         unsafe {
             let refused = fetch(1, [PMID].as_mut_ptr(), &mut null_mut(), ext);
             (*ext).end_context.unwrap()(7);
@@ -148,17 +148,17 @@ fn an_agent_stays_on_its_thread() {
     assert!(fetched(&interface).is_ok());
 }
 
-/// pmcd calls the same function for each interface, without saying which one it means.
+/// pmcd calls the same function for each interface, without identifying the interface.
 #[test]
 fn two_hosts_of_an_agent_hear_once_of_a_client_that_has_gone() {
     let hosts = [started::<NOWHERE>(), started::<NOWHERE>()];
     for round in 1..4 {
         for host in &hosts {
-            // SAFETY: as pmcd does it.
+            // SAFETY: this is what pmcd does.
             unsafe { (*host.ext).context = 7 };
             assert!(fetched(host).is_ok());
         }
-        // SAFETY: as pmcd calls it.
+        // SAFETY: this is the same call as pmcd's.
         hosts.iter().for_each(|host| unsafe { (*host.ext).end_context.unwrap()(7) });
         assert_eq!(of(&CLOSED, NOWHERE).load(Ordering::Relaxed), 2 * round);
     }
@@ -172,12 +172,12 @@ fn no_panic_gets_out() {
     let done = started::<DONE>();
     assert!(fetched(&done).is_ok() && fetched(&done).is_ok());
     let close = started::<CLOSE>();
-    // SAFETY: as pmcd calls it.
+    // SAFETY: this is the same call as pmcd's.
     unsafe { (*close.ext).end_context.unwrap()(1) };
     assert!(fetched(&close).is_ok());
     let mut old = started::<DROP>();
     assert!(fetched(&old).is_ok());
-    // SAFETY: as pmcd starts an agent again.
+    // SAFETY: this is what pmcd does when it restarts an agent.
     unsafe { init::<Fragile<DROP>>(&mut *old) };
     assert_eq!((of(&DROPPED, DROP).load(Ordering::Relaxed), old.status), (1, Error::GENERIC.code()));
 }
@@ -186,7 +186,7 @@ fn no_panic_gets_out() {
 fn null_pointers_and_negative_counts() {
     let interface = started::<0>();
     let ext = interface.ext;
-    // SAFETY: there is room for every answer that is asked for.
+    // SAFETY: there is room for every requested answer.
     unsafe {
         init::<Fragile<0>>(null_mut());
         let (mut pmid, mut names, mut statuses, mut result) = (0, null_mut(), null_mut(), null_mut());
@@ -204,7 +204,7 @@ fn null_pointers_and_negative_counts() {
     assert!(fetched(&interface).is_ok());
 }
 
-/// A process that pmcd forks to start another agent ends by itself, if the program does not exist.
+/// If the program does not exist, a process that pmcd has forked to start an agent ends by itself.
 #[test]
 fn the_end_of_a_forked_process_is_not_that_of_the_agents() {
     let interface = started::<0>();

@@ -1,5 +1,5 @@
-//! Applications that fork at any moment: while other threads register metrics, and while they create the first registry
-//! of the process. Parent and children must go on, and the parent's values must be exact.
+//! Applications that fork at any time: while other threads register metrics, and while they create the first registry
+//! of the process. Parent and children must continue, and the parent's values must be exact.
 #![allow(unsafe_code, reason = "fork(2)")]
 
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ use crate::spec::Spec;
 /// Cluster of the application's metrics, and the item of its counter.
 const CLUSTER: u16 = 14;
 const ITEM: u16 = 1;
-/// Updates of the counter by the parent.
+/// Number of updates of the counter by the parent.
 const UPDATES: u64 = 500;
-/// Time after which a process hangs.
+/// Time after which a process counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Options of the application that forks.
@@ -117,15 +117,15 @@ fn count(dir: &Path, name: &str, cluster: u16) -> Outcome {
     Ok(())
 }
 
-/// Forks children one after the other, at random times. Each exports a metric of its own, and ends.
+/// Forks children one after the other, at random times. Each child exports a separate metric, and ends.
 fn fork_until(ended: &AtomicBool, dir: &Path, seed: u64) -> Outcome {
     let mut rng = Rng::of(seed, 0);
     for n in 0..1000 {
         if ended.load(Ordering::Relaxed) {
             break;
         }
-        // SAFETY: the child does what children of applications do, and uses no lock of other threads but those of the
-        // library and of the allocator.
+        // SAFETY: the child does the same as children of applications. It uses no locks of other threads except those
+        // of the library and of the allocator.
         match unsafe { fork() }? {
             ForkResult::Child => {
                 let good = child(dir, n).is_ok();

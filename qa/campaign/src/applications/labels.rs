@@ -10,12 +10,13 @@ use mmv::recorder::Recorder;
 use crate::Outcome;
 use crate::host::Scene;
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::procs;
 use crate::rng::Rng;
 
 /// Label sets of a round.
 const ROUND: usize = 64;
-/// Rounds until a recorder is replaced.
+/// Number of rounds until a recorder is replaced.
 const ROUNDS: u64 = 40;
 /// Longest duration of one call, which may have to write the whole file again.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -47,7 +48,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
                 _ => one.register_counter(&key, &ABOUT).increment(1),
             }
             job.took(begin.elapsed());
-            if begin.elapsed() > PROMPT {
+            if begin.elapsed() > scaled(PROMPT) {
                 job.fail(format_args!("a label set takes {:?}", begin.elapsed()));
             }
         }
@@ -70,7 +71,7 @@ fn value(rng: &mut Rng) -> String {
     match rng.below(6) {
         0 => format!("/{}/{n}", "x".repeat(300)),
         1 => format!("{}{n}", "y".repeat(240 + rng.below(20))),
-        // Names replace each of these characters by the same one.
+        // In names, each of these characters is replaced by the same character.
         2 => (0..1 + rng.below(9)).map(|_| rng.pick(&[' ', ',', '\t', '\n', '_', '/'])).collect(),
         3 => format!("{}{n}", "\u{1b}[2J~".repeat(rng.below(60))),
         4 => "ä\u{1f600}".repeat(rng.below(100)),

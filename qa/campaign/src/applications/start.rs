@@ -1,5 +1,5 @@
-//! Applications that start in a directory where strangers occupy file names with FIFOs, links and directories. Also an
-//! application that changes to another user than the owner of its file.
+//! Applications that start in a directory where strangers occupy file names with FIFOs, links and directories. One of
+//! them changes to a user who does not own its file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -17,6 +17,7 @@ use pmapi::Type;
 use crate::Outcome;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
@@ -40,7 +41,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         let outcome = start(&mut rng, &scene);
         job.took(begin.elapsed());
         job.expect("a start among strangers", outcome);
-        if begin.elapsed() > PROMPT {
+        if begin.elapsed() > scaled(PROMPT) {
             job.fail(format_args!("a start takes {:?}", begin.elapsed()));
         }
         let outcome = become_another(&mut rng, &scene, spec, &mut *agent);
@@ -52,7 +53,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     Ok(())
 }
 
-/// Starts and ends an application whose file name strangers occupy, too. The start may fail with an error.
+/// Starts and ends an application whose file name strangers may also occupy. The start may fail with an error.
 fn start(rng: &mut Rng, scene: &Scene) -> Outcome {
     let registry = Registry::builder(&format!("wanted{}", rng.below(4))).directory(scene.mmv()).build()?;
     registry.counter("count").register()?.inc();
@@ -72,7 +73,7 @@ fn become_another(rng: &mut Rng, scene: &Scene, spec: &Spec, agent: &mut dyn Hos
     {
         let _as = As::user(rng.below(USERS));
         for n in 0..1 + rng.below(100) {
-            // The library reports that it cannot export a metric by an error or in the log.
+            // If the library cannot export a metric, it returns an error or writes to the log.
             if let Ok(counter) = registry.counter(&format!("late{n}")).register() {
                 counter.inc();
             }
@@ -82,7 +83,7 @@ fn become_another(rng: &mut Rng, scene: &Scene, spec: &Spec, agent: &mut dyn Hos
     count.add(6);
     Probe::default().fetch(spec.pmid(CLUSTER, 1), Answer::Number(Type::U64, 11.0))?.ask(agent)?;
     registry.stop();
-    // The application could not remove its file as a stranger.
+    // After the change of user, the application could not remove its file.
     let _ = fs::remove_file(scene.mmv().join("dropped"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Applications that trace and fork at any moment: threads record trace events, with new tags and new handles, through
+//! Applications that trace and fork at any time: threads record trace events, with new tags and new handles, through
 //! the layers of `tracing` and the recorder of `metrics`, while other threads start processes in every way. No process
 //! may hang, and the agent must count each trace event once.
 #![allow(unsafe_code, reason = "fork(2) and vfork(2)")]
@@ -32,13 +32,13 @@ use crate::procs::{Guarded, tail};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Time after which a process hangs.
+/// Time after which a process counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time until the agent has counted all trace events.
 const LATEST: Duration = Duration::from_secs(20);
-/// Children that each of the forking threads starts.
+/// Number of children that each of the forking threads starts.
 const CHILDREN: u32 = 20;
-/// Trace events of a child with each handle.
+/// Number of trace events of a child with each handle.
 const MARKS: u64 = 5;
 /// Tags of parents and of children, whose counts must be exact.
 const TAGS: [&str; 2] = ["parent", "child"];
@@ -78,7 +78,8 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         if !ended.is_some_and(|status| status.success()) {
             let how = ended.map_or("hangs".to_owned(), |status| status.to_string());
             job.fail(format_args!("an application that traces: {how}: {}", tail(&errors, 3)));
-            // How much it has traced is unknown, and so is what the agent must have counted.
+            // The number of events that it has traced is unknown, and so is the number that the agent must have
+            // counted.
             break;
         }
         job.took(begin.elapsed());
@@ -132,7 +133,7 @@ struct Shared {
 /// Traces in four threads while two others start processes.
 pub(crate) fn run_tracer(tracer: &Tracer) -> Outcome {
     let options = Options::default().host("127.0.0.1").port(tracer.port).directory(tracer.trace.clone()).ring_len(4096);
-    // A host that is busy with other things must not look like a hang.
+    // On a busy host, a slow connection must not look like a hang.
     let options = options.connect_timeout(PATIENCE / 6).request_timeout(PATIENCE / 6);
     let recorder = Recorder::of(Registry::builder("tracer").directory(&tracer.mmv))?;
     let shared = Shared {
@@ -185,7 +186,7 @@ fn span() {
     tracing::info!("an event");
 }
 
-/// Records trace events until the end, also with handles and tags of its own.
+/// Records trace events until the end, also with its own handles and tags.
 fn mark_all(shared: &Shared, mut rng: Rng) -> Outcome {
     for n in 0_u64.. {
         if shared.ended.load(Relaxed) {
@@ -232,14 +233,15 @@ fn start_processes(shared: &Shared, mut rng: Rng) -> Outcome {
             }
             1 => {
                 let mut child = Command::new("/bin/true");
-                // SAFETY: the function does nothing. With one, the standard library forks.
+                // SAFETY: the function does nothing. Because of it, the standard library forks.
                 unsafe { std::os::unix::process::CommandExt::pre_exec(&mut child, || Ok(())) };
                 child.status()?;
             }
             2 => {
                 let mut stack = vec![0; 1 << 20];
                 let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
-                // It has the parent's memory, but a copy of its descriptors: it must open and close none.
+                // The child shares the parent's memory, but has a copy of its descriptors, so it must not open or close
+                // any.
                 let opened = &shared.traces[..1];
                 mark(shared, opened, 0)?;
                 let marks = Box::new(|| isize::from(mark(shared, opened, 0).is_err()));
@@ -255,13 +257,13 @@ fn start_processes(shared: &Shared, mut rng: Rng) -> Outcome {
 
 /// Runs `work` in a forked child.
 fn forked(work: &dyn Fn() -> Outcome) -> Outcome {
-    // SAFETY: the child does what children of applications do, and uses no lock of other threads but those of the
-    // libraries and of the allocator.
+    // SAFETY: the child does the same as children of applications. It uses no locks of other threads except those of
+    // the libraries and of the allocator.
     match unsafe { fork() }? {
         ForkResult::Child => {
             let outcome = work();
             if let Err(e) = &outcome {
-                // Without the lock of standard error, which another thread of the parent may have held.
+                // Written without the lock of standard error, which another thread of the parent may have held.
                 let _ = nix::unistd::write(std::io::stderr(), format!("a child: {e}\n").as_bytes());
             }
             // SAFETY: the call is always safe, and skips the destructors of the parent.
@@ -291,10 +293,10 @@ fn child(shared: &Shared, way: usize) -> Outcome {
     Ok(())
 }
 
-/// Number of the last way to start a child.
+/// Largest number of a way to start a child.
 const LAST: usize = 5;
 
-/// Returns how many points a child and its children record.
+/// Returns the number of points that a child and its children record.
 fn points(way: usize) -> u64 {
     let of_handles = MARKS * 3;
     if way == LAST { 2 * of_handles + points(way - 1) } else { of_handles }

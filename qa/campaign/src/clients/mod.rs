@@ -9,6 +9,7 @@ use trace::{Options, Tag, Trace, Transport};
 
 use crate::host::{Kind, PATIENCE, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::pdus::start;
 use crate::probe::{Answer, Probe};
 use crate::spec::Spec;
@@ -18,7 +19,7 @@ use strangers::Strangers;
 
 /// Longest duration of a synchronous trace event.
 const PROMPT: Duration = Duration::from_millis(100);
-/// Trace events of the honest client in each round.
+/// Number of trace events of the honest client in each round.
 const MARKS: u64 = 4;
 
 /// Runs a part of the stage: clients that send anything, or `tags` that they share with the honest client.
@@ -63,7 +64,7 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec, how: &str) -> Outcome {
         if open <= descriptors + 1 {
             break Ok(());
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > scaled(PATIENCE) {
             break Err(format!("{open} descriptors, {descriptors} before").into());
         }
     };
@@ -80,11 +81,11 @@ fn mark(job: &mut Job, trace: &Trace, tag: &Tag, marked: &mut u64) -> Outcome {
         trace.point(tag);
         let took = begin.elapsed();
         job.took(took);
-        if took > PROMPT {
+        if took > scaled(PROMPT) {
             let again = Instant::now();
             trace.point(tag);
             *marked += 1;
-            if again.elapsed() > PROMPT {
+            if again.elapsed() > scaled(PROMPT) {
                 job.fail(format_args!("an honest point takes {took:?}, and then {:?}", again.elapsed()));
             }
         }

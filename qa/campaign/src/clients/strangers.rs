@@ -10,7 +10,7 @@ use crate::Outcome;
 use crate::rng::Rng;
 use crate::users::{As, USERS};
 
-/// Largest number of connections that stay open and silent, or have sent half a PDU.
+/// Largest number of connections that stay open after sending nothing or half a PDU.
 const IDLE: usize = 600;
 /// Largest number of PDUs that a client sends.
 const PDUS: usize = 512;
@@ -113,7 +113,7 @@ impl Strangers {
         }
     }
 
-    /// Returns a tag: usually one of a few, or else a new one, random bytes, or one with control characters.
+    /// Returns a tag: usually one of a few, otherwise a new tag, random bytes, or a tag with control characters.
     fn tag(&mut self, rng: &mut Rng) -> Vec<u8> {
         match rng.below(16) {
             0 => {

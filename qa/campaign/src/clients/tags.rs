@@ -12,18 +12,19 @@ use crate::Outcome;
 use crate::honest::instance_of;
 use crate::host::{Host, Kind, PATIENCE, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::pdus::start;
 use crate::probe::{Answer, Probe, first_number};
 use crate::procs;
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Tags that both clients use. So few are within the limit of every host.
+/// Number of tags that both clients use. They fit into the limit of every host.
 const TAGS: usize = 8;
-/// Transactions of the honest client in each round, and their duration in seconds.
+/// Number of transactions of the honest client in each round, and their duration in seconds.
 const MARKS: u64 = 4;
 const SECONDS: f64 = 0.25;
-/// Kinds of trace events, with their instance domain: the number in PDUs less one.
+/// Kinds of trace events. A kind is the number of its instance domain, and one less than the number in PDUs.
 const TRANSACT: u32 = 1;
 const OBSERVE: u32 = 3;
 /// Items of the metrics of transactions and observations.
@@ -89,7 +90,7 @@ fn fill(rng: &mut Rng, mut stream: TcpStream, name: &str) -> Outcome<u64> {
         append_data(&mut bytes, kind, name.as_bytes(), value, u32::from(last));
     }
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(scaled(PATIENCE)))?;
     stream.write_all(&bytes)?;
     // The greeting, and the acknowledgement.
     let mut acks = [0; 2 * ACK];
@@ -118,7 +119,7 @@ fn check(spec: &Spec, host: &mut dyn Host, trace: &Trace, name: &str) -> Outcome
     }
     let count = number(COUNT, Type::U64)? - before.0;
     let total = number(TOTAL, Type::Double)?;
-    // The sum has as many digits as its size leaves.
+    // The larger the sum, the fewer digits are exact.
     let (added, exact) = (total - before.1, MARKS as f64 * SECONDS);
     if count != MARKS as f64 || (added - exact).abs() > 4.0 * f64::EPSILON * total {
         return Err(format!("{count} transactions of {added} s are counted, not {MARKS} of {exact} s").into());
@@ -128,7 +129,7 @@ fn check(spec: &Spec, host: &mut dyn Host, trace: &Trace, name: &str) -> Outcome
         return Err(format!("the last observation is {last}").into());
     }
     for item in [AVERAGE, SHORTEST, LONGEST] {
-        // There is no value before the first interval is over.
+        // There is no value before the end of the first interval.
         match number(item, Type::Float) {
             Ok(time) if !(0.0..=YEAR * 1.001).contains(&time) => return Err(format!("item {item} is {time}").into()),
             _ => {}

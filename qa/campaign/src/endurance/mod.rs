@@ -3,6 +3,8 @@
 //! small.
 
 mod line;
+mod recording;
+mod sources;
 mod surroundings;
 
 use std::time::Instant;
@@ -10,7 +12,7 @@ use std::time::Instant;
 use pcp_pdu::PduType;
 use pcp_pdu::handshake::{Attr, Attribute, encode_error};
 use pcp_pdu::metadata::encode_fetch;
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pmapi::{Error, Inst, PmId};
 
 use crate::honest::Honest;
@@ -25,16 +27,20 @@ use crate::{Outcome, procs};
 use line::Line;
 use surroundings::Surroundings;
 
-/// Fetches of a round.
+/// Number of fetches in a round.
 const ROUND: u64 = 1000;
-/// Rounds between changes of the surroundings.
+/// Number of rounds between changes of the surroundings.
 const CHANGE: u64 = 20;
-/// Rounds between requests whose answers are known.
+/// Number of rounds between requests whose answers are known.
 const KNOWN: u64 = 10;
-/// Samples of memory in a run.
+/// Number of samples of memory in a run.
 const SAMPLES: u64 = 100;
-/// Allowed growth of memory after the first tenth, in KiB, because the memory that an allocator keeps varies.
+/// Allowed growth of memory after the first tenth, in KiB. It is not zero, because the memory that an allocator keeps
+/// varies.
 const NOISE: f64 = 512.0;
+/// Allowed number of additional descriptors at the end, for instance for connections and scripts of sources at that
+/// time.
+const DESCRIPTORS: usize = 16;
 /// Allowed bytes of logs.
 const LOG: u64 = 4 << 20;
 
@@ -42,11 +48,12 @@ const LOG: u64 = 4 << 20;
 pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     let scene = Scene::new(job)?.with(spec, &job.order.bin)?;
     let mut honest = Honest::new(&scene)?;
+    let mut surroundings = Surroundings::new(spec, job, &scene)?;
     let mut host = pdus::start(job, spec, Kind::Pipe, &scene, Some(&honest))?;
     honest.go_on()?;
-    let probes = pdus::probes(spec, &mut *host)?;
+    let mut probes = pdus::probes(spec, &mut *host)?;
+    probes.extend(surroundings.probes(&mut *host)?);
     let mut fetches = Fetches::new(spec, &mut *host)?;
-    let mut surroundings = Surroundings::new(spec, job, &scene);
     let mut samples = Samples::new(job, &*host);
     while let Some((round, mut rng)) = job.next_round() {
         if round % CHANGE == 0 {
@@ -72,6 +79,15 @@ pub(crate) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     Ok(())
 }
 
+/// Returns the clusters and items of 100 metrics of agent openmetrics. The source of the last metric is read for each
+/// fetch, those of the others are not.
+fn openmetrics() -> Vec<(u16, u16)> {
+    let sampled = [(1, 0), (1, 1), (0, 1), (0, 5), (2, 0), (4, 0), (4, 1), (5, 0), (6, 0), (6, 1), (7, 0)];
+    let mut all: Vec<_> = sampled.into_iter().cycle().take(99).collect();
+    all.push((8, 0));
+    all
+}
+
 /// The fetches of an agent.
 struct Fetches {
     spec: &'static Spec,
@@ -90,13 +106,16 @@ impl Fetches {
                 vec![(3, 14), (3, 101), (4, 0), (5, 0), (6, 0), (7, 1), (9, 0), (10, 2), (11, 0), (13, 0), (15, 0)]
             }
             "mmv" => vec![(5, 7), (5, 8), (0, 2), (12, 1), (12, 2)],
-            "openmetrics" => vec![(1, 0), (1, 1), (0, 1), (0, 5), (2, 0), (3, 0)],
+            "openmetrics" => openmetrics(),
+            "replay" => {
+                recording::ITEMS.into_iter().map(|item| (1, item)).chain((0..6).map(|item| (0, item))).collect()
+            }
             "trace" => vec![(0, 0), (0, 1), (0, 6), (0, 7), (0, 10), (0, 19), (1, 1), (3, 0)],
             _ => Vec::new(),
         };
         let mut pmids: Vec<PmId> = pmids.into_iter().map(|(cluster, item)| spec.pmid(cluster, item)).collect();
         if spec.name == "derived" {
-            // Each fetch of derived.twice asks the other agent. derived.rate is sampled, and fetched more often.
+            // Each fetch of derived.twice reaches the other agent. derived.rate is sampled, and fetched more often.
             pmids.extend([spec.pmid(0, 5), spec.pmid(0, 3)]);
             pmids.extend([Probe::lookup_when_bound(host, "derived.rate")?; 14]);
             pmids.push(Probe::lookup_when_bound(host, "derived.twice")?);
@@ -117,7 +136,7 @@ impl Fetches {
                 let mut profile = Profile::default();
                 if rng.one_in(2) {
                     let insts = [Inst::new(rng.below(4) as u32), Inst::new(rng.below(40) as u32)];
-                    profile.set(self.spec.indom(rng.below(4) as u32), State::Exclude, &insts);
+                    profile.set(self.spec.indom(rng.below(4) as u32), ProfileState::Exclude, &insts);
                 }
                 profile.encode(&mut self.bytes, self.clients, 0)?;
             }
@@ -185,7 +204,7 @@ impl Samples {
         if line.slope > 4.0 * line.error && line.rise() > NOISE {
             job.fail(format_args!("memory grows by {:.0} KiB after the first tenth", line.rise()));
         }
-        if descriptors > self.descriptors + 4 {
+        if descriptors > self.descriptors + DESCRIPTORS {
             job.fail(format_args!("{descriptors} descriptors at the end, {} at the start", self.descriptors));
         }
         if log > LOG {

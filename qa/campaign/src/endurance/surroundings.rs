@@ -15,7 +15,10 @@ use crate::probe::Probe;
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// The surroundings of an agent.
+use super::recording;
+use super::sources::Sources;
+
+/// The surroundings of an agent: files, processes and configurations that change.
 pub(super) struct Surroundings {
     spec: &'static Spec,
     scene: Scene,
@@ -24,12 +27,24 @@ pub(super) struct Surroundings {
     registries: Vec<Registry>,
     /// Applications that trace now.
     traces: Vec<Trace>,
+    /// Sources of agent openmetrics.
+    sources: Option<Sources>,
 }
 
 impl Surroundings {
-    pub(super) fn new(spec: &'static Spec, job: &Job, scene: &Scene) -> Surroundings {
+    /// Prepares the surroundings, before the agent starts.
+    pub(super) fn new(spec: &'static Spec, job: &Job, scene: &Scene) -> Outcome<Surroundings> {
+        let sources = if spec.name == "openmetrics" { Some(Sources::new(scene)?) } else { None };
+        if spec.name == "replay" {
+            recording::write(&scene.recording())?;
+        }
         let (scene, bin) = (scene.clone(), job.order.bin.clone());
-        Surroundings { spec, scene, bin, registries: Vec::new(), traces: Vec::new() }
+        Ok(Surroundings { spec, scene, bin, registries: Vec::new(), traces: Vec::new(), sources })
+    }
+
+    /// Returns further probes for the agent.
+    pub(super) fn probes(&self, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
+        self.sources.as_ref().map_or(Ok(Vec::new()), |_| Sources::probes(host))
     }
 
     /// Makes one random change that fits the agent.
@@ -41,13 +56,17 @@ impl Surroundings {
             }
             "showcase" => match rng.below(3) {
                 0 => self.store(host, 7, 0, Atom::U32(1 + rng.below(60) as u32)),
-                // The agent may refuse a name that it already has, or one to remove that it lacks.
+                // The agent may refuse to add a name that it already has, or to remove one that it lacks.
                 1 => self.store_text(host, 0, &format!("some.name{}", rng.below(50))).or(Ok(())),
                 _ => self.store_text(host, 1, &format!("some.name{}", rng.below(50))).or(Ok(())),
             },
             "mmv" => self.applications(rng),
             "trace" => self.tracers(rng),
-            "openmetrics" => self.sources(rng),
+            "openmetrics" => self.sources.as_ref().map_or(Ok(()), |sources| sources.change(rng)),
+            "replay" => {
+                let (item, value) = recording::change(rng);
+                self.store(host, 0, item, value)
+            }
             "derived" if rng.one_in(25) => self.reload(rng, host),
             _ => Ok(()),
         }
@@ -114,19 +133,6 @@ impl Surroundings {
         }
         self.traces.push(trace);
         Ok(())
-    }
-
-    /// Adds, removes or changes a source of agent openmetrics.
-    fn sources(&self, rng: &mut Rng) -> Outcome {
-        let n = rng.below(3);
-        let (url, document) =
-            (self.scene.config().join(format!("s{n}.url")), self.scene.dir().join(format!("s{n}.txt")));
-        let rows: String = (0..rng.below(40)).map(|row| format!("rows{{n=\"{}\"}} {row}\n", row + n)).collect();
-        fs::write(&document, format!("count {}\n{rows}", rng.below(100)))?;
-        if rng.one_in(4) && url.exists() {
-            return Ok(fs::remove_file(url)?);
-        }
-        Ok(fs::write(url, format!("file://{}\n", document.display()))?)
     }
 
     /// Replaces the configuration by one with another valid or invalid metric, and reloads it.

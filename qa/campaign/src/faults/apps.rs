@@ -1,10 +1,10 @@
-//! Applications that are killed at any moment, beside the honest application, with agents mmv and trace.
+//! Applications that are killed at any time, beside the honest application, with agents mmv and trace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use mmv::Registry;
@@ -14,10 +14,14 @@ use crate::Outcome;
 use crate::honest::Honest;
 use crate::host::Scene;
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::procs::Guarded;
 use crate::spec::Spec;
 
 use super::Bench;
+
+/// Longest time until the files of killed applications are removed.
+const SOON: Duration = Duration::from_secs(20);
 
 /// Options of the application that is killed.
 #[derive(Args, Debug)]
@@ -88,13 +92,24 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     }
     // A later application of the same name must end normally, and remove the files of the killed ones.
     let mut last = Guarded::spawn(command(&scene)?.args(["--metrics", "3"]))?;
-    let status = last.ends_within(Duration::from_secs(5)).ok_or("an application hangs")?;
+    let status = last.ends_within(scaled(Duration::from_secs(5))).ok_or("an application hangs")?;
     if !status.success() {
         job.fail(format_args!("an application after others: {status}"));
     }
-    sleep(Duration::from_millis(1500));
-    let outcome = benches.iter_mut().try_for_each(|bench| bench.check(&honest));
-    job.expect("at the end", outcome);
+    let begin = Instant::now();
+    loop {
+        let outcome = benches.iter_mut().try_for_each(|bench| bench.check(&honest)).and_then(|()| removed(&scene));
+        if outcome.is_ok() || begin.elapsed() > SOON {
+            job.expect("at the end", outcome);
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Checks that only the honest application's files are left.
+fn removed(scene: &Scene) -> Outcome {
     let marks = scene.marks()?;
     for dir in [scene.mmv(), marks.clone()] {
         let mut left = names(&dir);
@@ -104,7 +119,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         }
         if left.len() > 1 {
             let shown = left.get(..left.len().min(5)).unwrap_or_default();
-            job.fail(format_args!("{} files are left in {}: {shown:?} …", left.len(), dir.display()));
+            return Err(format!("{} files are left in {}: {shown:?} …", left.len(), dir.display()).into());
         }
     }
     Ok(())

@@ -15,13 +15,13 @@ use crate::pdus::probes;
 use crate::probe::{Answer, Probe};
 use crate::spec::Spec;
 
-/// Returns Debian's path of the library.
+/// Returns the path of libfaketime on Debian, if it is installed.
 fn library() -> Option<PathBuf> {
     let found = fs::read_dir("/usr/lib").ok()?.flatten().map(|dir| dir.path().join("faketime/libfaketime.so.1"));
     found.into_iter().find(|path| path.exists())
 }
 
-/// Whether libfaketime is installed.
+/// Returns whether libfaketime is installed.
 pub(crate) fn is_possible() -> bool {
     library().is_some()
 }
@@ -54,7 +54,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() as i64;
         fs::write(&time, format!("{:+}", seconds.max(1 - now)))?;
         drop(registry.take());
-        // The agent must notice a new file, whatever the directory's time of modification is.
+        // The agent must notice a new file, even if the directory's time of modification is wrong.
         let another = Registry::builder("other").directory(scene.mmv()).cluster(11).build()?;
         another.counter("count").item(1).register()?.add(round);
         another.try_start()?;

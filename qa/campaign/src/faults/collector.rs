@@ -15,6 +15,7 @@ use crate::Outcome;
 use crate::honest::{FIXED, Honest};
 use crate::host::{PATIENCE, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::probe::number;
 use crate::rng::Rng;
 
@@ -49,7 +50,7 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     let mut pmcd = start(job, &scene)?;
     // Agent trace accepts files only after its first answer.
     let begin = Instant::now();
-    while scene.marks().is_err() && begin.elapsed() < PATIENCE {
+    while scene.marks().is_err() && begin.elapsed() < scaled(PATIENCE) {
         sleep(Duration::from_millis(5));
     }
     honest.mark()?;
@@ -91,16 +92,19 @@ fn strike(job: &mut Job, rng: &mut Rng, pmcd: &mut Pmcd, client: &mut Client, ma
             pmcd.sighup();
         }
         1 => stopped(pmcd.pid(), rng, || {
-            // A pmcd that hangs must not delay applications.
+            // A pmcd that hangs must not delay applications. A busy machine may delay one of them once.
+            let mut late = 0;
             for _ in 0..5 {
                 let begin = Instant::now();
                 marks.point(tag);
                 job.took(begin.elapsed());
-                if begin.elapsed() > PROMPT {
-                    return Err(format!("a point takes {:?} while pmcd is stopped", begin.elapsed()).into());
-                }
+                late += usize::from(begin.elapsed() > scaled(PROMPT));
             }
-            Ok(())
+            if late > 1 {
+                Err(format!("{late} of 5 points take over {:?} while pmcd is stopped", scaled(PROMPT)).into())
+            } else {
+                Ok(())
+            }
         })?,
         2 => {
             let pid = pmcd.agent_pid(agent).ok_or("no process of the agent")?;
@@ -142,7 +146,7 @@ impl Client {
         let pmids = loop {
             let found: Result<Vec<PmId>, _> = NAMES.iter().map(|name| context.lookup_name(name)).collect();
             match found {
-                Err(_) if begin.elapsed() < PATIENCE => sleep(Duration::from_millis(5)),
+                Err(_) if begin.elapsed() < scaled(PATIENCE) => sleep(Duration::from_millis(5)),
                 found => break found?,
             }
         };
@@ -181,7 +185,7 @@ impl Client {
             let begin = Instant::now();
             self.context.fetch(self.pmids.get(..1).unwrap_or_default())?;
             best = best.min(begin.elapsed());
-            if best <= PROMPT {
+            if best <= scaled(PROMPT) {
                 job.took(best);
                 return Ok(());
             }
@@ -196,7 +200,7 @@ impl Client {
             let outcome = self.fetch();
             match outcome {
                 Ok(()) => return self.prompt(job),
-                Err(e) if begin.elapsed() > PATIENCE => return Err(e),
+                Err(e) if begin.elapsed() > scaled(PATIENCE) => return Err(e),
                 Err(_) => {
                     sleep(Duration::from_millis(10));
                     // Connects again, because pmcd may have closed the connection.
@@ -209,7 +213,7 @@ impl Client {
     }
 }
 
-/// Whether PCP is installed.
+/// Returns whether PCP is installed.
 pub(crate) fn is_possible() -> bool {
     Pcp::locate().is_ok()
 }

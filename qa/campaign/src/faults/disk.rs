@@ -15,6 +15,7 @@ use pmapi::Type;
 use crate::Outcome;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
@@ -27,6 +28,9 @@ const LAST: u16 = 1002;
 /// A small file system, which is unmounted on drop.
 struct Small(PathBuf, System);
 
+/// Longest time to register a metric.
+const PROMPT: Duration = Duration::from_secs(1);
+
 /// Kind of a file system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum System {
@@ -37,7 +41,7 @@ enum System {
 /// Smallest file system btrfs, in bytes.
 const BTRFS: u64 = 110 << 20;
 
-/// Whether the machine can create and mount a file system btrfs.
+/// Returns whether the machine can create and mount a file system btrfs.
 pub(super) fn is_possible() -> bool {
     let version = Command::new("mkfs.btrfs").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -135,12 +139,12 @@ fn application(job: &mut Job, rng: &mut Rng, disk: &Small, agent: &mut dyn Host)
     let names: Vec<String> = (0..1 + rng.below(60)).map(|n| format!("metric{n}")).collect();
     for name in &names {
         let begin = Instant::now();
-        // The file may be unable to grow; the metric is exported later then.
+        // The file may be unable to grow. Then the metric is exported later.
         if let Ok(counter) = registry.counter(name).register() {
             counter.inc();
         }
         job.took(begin.elapsed());
-        if begin.elapsed() > Duration::from_secs(1) {
+        if begin.elapsed() > scaled(PROMPT) {
             return Err(format!("registering takes {:?}", begin.elapsed()).into());
         }
     }

@@ -1,4 +1,4 @@
-//! An agent without free descriptors or memory for some time, and directories that vanish and come back.
+//! An agent without free descriptors or memory for some time, and directories that disappear and reappear.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,6 +12,7 @@ use crate::Outcome;
 use crate::honest::Honest;
 use crate::host::{Scene, chown_to_pcp};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::pdus::{Valid, ask_valid};
 use crate::procs;
 use crate::rng::Rng;
@@ -36,12 +37,13 @@ pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
         };
         job.tried(1);
         if memory && !procs::runs(bench.host.pid()) {
-            // A failed allocation may end the agent. pmcd would start another one.
+            // A failed allocation may end the agent. pmcd would restart it.
             bench = Bench::start(job, spec, &scene, None)?;
         } else {
             job.expect("during a fault", outcome);
         }
-        let settled = bench.settles(&honest, SOON);
+        let settled = bench.settles(&honest, scaled(SOON));
+        let settled = settled.map_err(|e| format!("{e}; its log: {}", procs::tail(&scene.log(spec.name), 8)).into());
         let lost = job.expect("after a fault", settled).is_none();
         if lost || rng.one_in(64) {
             drop(bench);
@@ -60,7 +62,7 @@ pub(super) fn run(job: &mut Job, spec: &'static Spec) -> Outcome {
     Ok(())
 }
 
-/// Changes a limit of a running process, as its own user: in a container root may lack the right.
+/// Changes a limit of a running process, as its own user: in a container root may lack the permission.
 fn limit(pid: u32, what: &str, soft: &str) -> Outcome {
     let (user, group) = procs::user(pid).ok_or("the agent has ended")?;
     let mut prlimit = Command::new("prlimit");
@@ -115,5 +117,5 @@ fn no_directory(scene: &Scene, bench: &mut Bench, honest: &Honest) -> Outcome {
         fs::rename(file.path(), dir.join(file.file_name()))?;
     }
     fs::remove_dir(&away)?;
-    without.and_then(|()| bench.settles(honest, SOON))
+    without.and_then(|()| bench.settles(honest, scaled(SOON)))
 }

@@ -1,14 +1,15 @@
-//! Links and other files that user pcp puts in place of an agent's instance cache and log again and again, while root
-//! starts the agent. Nothing that the links lead to may change.
+//! Links and other files that user pcp puts in place of an agent's instance cache and log repeatedly, while root starts
+//! the agent. Nothing that the links lead to may change.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::{User, mkfifo, setfsgid, setfsuid};
 use pcp_pdu::instance::InstanceReq;
@@ -79,10 +80,10 @@ fn untouched(target: &Path) -> Outcome {
     Ok(())
 }
 
-/// Replaces the names by links and by other kinds of files as user pcp, until `stop`.
+/// As user pcp, replaces the names by links and other kinds of files, until `stop`.
 fn swap(paths: &[PathBuf], target: &Path, stop: &AtomicBool, seed: u64) -> Outcome {
     let pcp = User::from_name("pcp")?.ok_or("no user pcp")?;
-    // This thread does nothing as root.
+    // This thread performs no operation as root.
     setfsgid(pcp.gid);
     setfsuid(pcp.uid);
     let mut rng = Rng::of(seed, u64::MAX);
@@ -94,7 +95,11 @@ fn swap(paths: &[PathBuf], target: &Path, stop: &AtomicBool, seed: u64) -> Outco
             4 => symlink(path, path),
             5 => mkfifo(path, Mode::from_bits_truncate(0o666)).map_err(Into::into),
             6 => fs::create_dir(path),
-            _ => File::create(path).map(drop),
+            // Does not wait: the agent may have given a FIFO this name, for instance that of the previous log.
+            _ => {
+                let mut options = File::options();
+                options.write(true).create(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map(drop)
+            }
         };
         thread::sleep(Duration::from_micros(rng.below(200) as u64));
     }

@@ -1,8 +1,10 @@
-//! Stage `faults`: killed and stopped processes, full disks, lack of descriptors and memory, jumping clocks.
+//! Stage `faults`: killed and stopped processes, full disks, lack of descriptors and memory, jumping clocks, vanishing
+//! directories.
 
 mod apps;
 mod clock;
 mod collector;
+mod directories;
 mod disk;
 mod limits;
 mod links;
@@ -21,7 +23,7 @@ use crate::spec::Spec;
 
 pub(crate) use apps::{App, run_app};
 
-/// Returns why a part of the stage cannot run on this machine; `None` if it can.
+/// Returns the reason why a part of the stage cannot run on this machine, or `None` if it can.
 pub(crate) fn impossible(what: &str) -> Option<&'static str> {
     match what {
         "pmcd" if !collector::is_possible() => Some("PCP is not installed"),
@@ -38,6 +40,7 @@ pub(crate) fn run(job: &mut Job, what: &str, how: &str) -> Outcome {
         "apps" => apps::run(job),
         "limits" => limits::run(job, Spec::of(how).ok_or("no such agent")?),
         "disk" => disk::run(job, how),
+        "directories" => directories::run(job),
         "links" => links::run(job),
         "clock" => clock::run(job),
         "pmcd" => collector::run(job),

@@ -64,7 +64,7 @@ pub(super) fn gone(argument: &str) -> Outcome {
         if left.is_empty() {
             return Ok(());
         }
-        if begin.elapsed() > Duration::from_secs(3) {
+        if begin.elapsed() > Duration::from_secs(20) {
             return Err(format!("processes {left:?} with {argument} go on").into());
         }
         sleep(Duration::from_millis(20));

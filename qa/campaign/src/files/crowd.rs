@@ -21,7 +21,7 @@ use crate::Outcome;
 use crate::rng::Rng;
 use crate::users::{As, FIRST, USERS};
 
-/// Files that strangers write in a round.
+/// Number of files that strangers write in a round.
 const FILES: usize = 192;
 
 /// The strangers' files in a directory.
@@ -43,7 +43,7 @@ impl Crowd {
         Crowd { dir, renames, style, bytes: Vec::new() }
     }
 
-    /// Writes files as one of the users, and returns their number.
+    /// As one of the users, writes files, and returns their number.
     pub(crate) fn come(&mut self, rng: &mut Rng, format: &mut dyn Format) -> Outcome<u64> {
         let user = rng.below(USERS);
         let _as = As::user(user);
@@ -73,7 +73,7 @@ impl Crowd {
         }
     }
 
-    /// Creates something that is not a regular file, or has an invalid name.
+    /// Creates an entry that is not a regular file, or has an invalid name.
     fn odd(&self, rng: &mut Rng, user: usize) {
         let path = self.dir.join(format!("odd{}", rng.below(8) * USERS + user));
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));

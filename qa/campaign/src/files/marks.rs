@@ -19,12 +19,12 @@ use crate::users::{FIRST, USERS};
 #[derive(Debug)]
 pub(crate) struct Marks {
     good: Vec<u8>,
-    /// One process of each stranger, and what its files contain: process identifier and time of start.
+    /// A process of each stranger, identified in the header of its files by process identifier and start time.
     processes: Vec<(Guarded, [u64; 2])>,
     made: usize,
 }
 
-/// Files until a user's process is replaced. The agent reads a file until its process has ended.
+/// Number of files after which a user's process is replaced. The agent reads a file until its process has ended.
 const RENEWED: usize = 1000;
 const PAGE: usize = 4096;
 /// Word of the header: process identifier. The next word is the time of start.

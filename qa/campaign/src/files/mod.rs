@@ -3,6 +3,7 @@
 mod crowd;
 mod marks;
 mod pools;
+mod quota;
 mod thousands;
 mod values;
 
@@ -14,6 +15,7 @@ use nix::unistd::{Uid, chown};
 use crate::honest::Honest;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::pdus;
 use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
@@ -31,7 +33,8 @@ pub(crate) trait Format {
     fn make(&mut self, rng: &mut Rng, user: usize, out: &mut Vec<u8>) -> u64;
 }
 
-/// Damages a file up to four times, and returns its length. `damage` may set the length of a file that ends with a hole.
+/// Damages a file up to four times, and returns its length. `damage` may set the length of a file that ends with a
+/// hole.
 fn damaged(rng: &mut Rng, out: &mut Vec<u8>, damage: fn(&mut Rng, &mut Vec<u8>, &mut Option<u64>)) -> u64 {
     let mut len = None;
     for _ in 0..=rng.below(3) {
@@ -42,15 +45,18 @@ fn damaged(rng: &mut Rng, out: &mut Vec<u8>, damage: fn(&mut Rng, &mut Vec<u8>, 
 
 /// User of the honest application, if it is not root.
 const HONEST: u32 = FIRST - 1;
-/// Requests about the files of strangers in each round.
+/// Number of requests about the files of strangers in each round.
 const REQUESTS: usize = 12;
 /// Longest duration of a request. The machine may delay a single one, but not three in a row.
 const PROMPT: Duration = Duration::from_millis(100);
 
-/// Runs a part of the stage: `mmv` or `trace` in a host, with files of a [`Style`], or `thousands` of files.
+/// Runs a part of the stage: `mmv` or `trace` in a host, with files of a [`Style`], `thousands` of files, or files of
+/// users who use their `quota`.
 pub(crate) fn run(job: &mut Job, what: &str, how: &str) -> Outcome {
-    if what == "thousands" {
-        return thousands::run(job);
+    match what {
+        "thousands" => return thousands::run(job),
+        "quota" => return quota::run(job),
+        _ => {}
     }
     let spec = Spec::of(what).ok_or("no such agent")?;
     beside_strangers(job, spec, Kind::of(how).ok_or("no such host")?)
@@ -60,7 +66,8 @@ fn beside_strangers(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
     let (scene, style) = (Scene::new(job)?, Style::of(job));
     let mut honest = Honest::new(&scene)?;
     if style == Style::Domains {
-        // Root's files have precedence over those of all others; this one has it as the oldest.
+        // Root's files have precedence over all others. The file now belongs to a user, and has precedence because it
+        // is the oldest.
         chown(&scene.mmv().join("honest"), Some(Uid::from_raw(HONEST)), None)?;
     }
     let mut host = pdus::start(job, spec, kind, &scene, Some(&honest))?;
@@ -92,7 +99,7 @@ fn beside_strangers(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
             job.check_log(&scene.logs());
         }
         if lost && Probe::ask(&probes_alive(&probes), &mut *host).is_err() {
-            // The agent has ended, or its answers do not match the requests any more.
+            // The agent has ended, or its answers no longer match the requests.
             drop(host);
             host = host::start(spec, kind, job, &scene)?;
         }
@@ -111,8 +118,8 @@ fn beside_strangers(job: &mut Job, spec: &'static Spec, kind: Kind) -> Outcome {
     Ok(())
 }
 
-/// Waits until the agent has no more files and descriptors than before. It notices removed files when it next checks the
-/// directory.
+/// Waits until the agent has no more files and descriptors than before. It notices removed files when it next checks
+/// the directory.
 fn until_gone(spec: &'static Spec, host: &mut dyn Host, before: u64, descriptors: usize) -> Outcome {
     let begin = Instant::now();
     loop {
@@ -128,7 +135,7 @@ fn until_gone(spec: &'static Spec, host: &mut dyn Host, before: u64, descriptors
     }
 }
 
-/// Requests after which a new file of an application must be exported.
+/// Number of requests after which a new file of an application must be exported.
 const SOON: usize = 100;
 /// Cluster of the new file.
 const NEW: u16 = 6;
@@ -178,9 +185,9 @@ fn round_of(job: &mut Job, rng: &mut Rng, host: &mut dyn Host, valid: &mut pdus:
     let Some(probe) = probes.get(rng.below(probes.len())) else { return Ok(()) };
     let took = timed(host, probe)?;
     job.took(took);
-    if took > PROMPT {
+    if took > scaled(PROMPT) {
         let again = [timed(host, probe)?, timed(host, probe)?];
-        if again.iter().all(|took| *took > PROMPT) {
+        if again.iter().all(|took| *took > scaled(PROMPT)) {
             job.fail(format_args!("an honest request takes {took:?}, and then {again:?}"));
         }
     }

@@ -1,5 +1,5 @@
-//! Valid files of memory mapped values that are made to cost much, or to get in the way of the honest application:
-//! names of very many components, the honest application's instance domain, files that are never complete.
+//! Valid files of memory mapped values that are expensive, or interfere with the honest application: names of very many
+//! components, the honest application's instance domain, files that are never complete.
 
 use std::fs;
 
@@ -70,7 +70,8 @@ impl Pool {
     }
 }
 
-/// Registers metrics whose names have up to as many components as are allowed, and differ in their first component, in their last one, or in length.
+/// Registers metrics whose names have up to the allowed number of components, and differ in the first component, in the
+/// last one, or in length.
 fn components(registry: &Registry, n: usize) -> Outcome {
     let metrics = [3, 30, 300, 1000].get(n % 4).copied().unwrap_or(1);
     let most = [6, 12, MAX_COMPONENTS - 1].get(n % 3).copied().unwrap_or(1);
@@ -85,8 +86,8 @@ fn components(registry: &Registry, n: usize) -> Outcome {
     Ok(())
 }
 
-/// Registers metrics over a domain with the honest application's number. Instances have the honest ones' names with
-/// other numbers, or other names with their numbers, or neither.
+/// Registers metrics over a domain that has the same number as the honest application's. Some instances have the honest
+/// names with other numbers, or the honest numbers with other names.
 fn domain(registry: &Registry, n: usize) -> Outcome {
     let names: Vec<String> = (0..[2, 20, 400].get(n % 3).copied().unwrap_or(1)).map(|i| format!("row {i}")).collect();
     let rows = registry.indom("rows").serial(ROWS.0);
@@ -102,7 +103,7 @@ fn domain(registry: &Registry, n: usize) -> Outcome {
         let name = format!("rows{item}");
         let family: Family<Counter> = registry.counter(&name).item(100 + item).over(&rows)?;
         for name in names.iter().map(String::as_str).chain(["one", "two"]) {
-            // Not each of these domains has the instance.
+            // Some of these domains lack the instance.
             if let Ok(row) = family.instance(name) {
                 row.add(1000 + u64::from(item));
             }

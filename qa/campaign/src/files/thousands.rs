@@ -1,5 +1,4 @@
-//! Three strangers with as many MMV files as they may have, beside an honest user with as many, while the agent is
-//! restarted.
+//! Three strangers and an honest user, each with the largest allowed number of MMV files, while the agent is restarted.
 
 use std::fs;
 use std::path::Path;
@@ -17,22 +16,23 @@ use super::{HONEST, timed};
 use crate::Outcome;
 use crate::host::{self, Host, Kind, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 use crate::users::As;
 
-/// Files of each user.
+/// Number of files of each user.
 const FILES: usize = 1000;
-/// Files of the honest user that are exported, whatever the others have.
+/// Number of the honest user's files that are always exported, whatever files the others have.
 const LEAST: usize = FILES / 2;
-/// The strangers, by the first letter of their files' names: before and behind the honest ones.
+/// The strangers, by the first letter of their files' names, which sort before and after the honest ones.
 const STRANGERS: [char; 3] = ['a', 'g', 'z'];
-/// Files that strangers change in each round.
+/// Number of files that strangers change in each round.
 const CHANGES: usize = 60;
-/// Longest duration of a request. After a change it has the attributes of all files to look at.
+/// Longest duration of a request. After a change, a request must check the attributes of all files.
 const PROMPT: Duration = Duration::from_millis(500);
-/// Longest time until files are exported for which there is room again.
+/// Longest time until files are exported after room has become free.
 const SOON: Duration = Duration::from_secs(10);
 
 pub(super) fn run(job: &mut Job) -> Outcome {
@@ -82,7 +82,7 @@ fn template(job: &Job) -> Outcome<(Vec<u8>, usize)> {
     registry.counter("count").register()?;
     registry.try_start()?;
     let mut file = fs::read(registry.path().ok_or("no path")?)?;
-    // No cluster: each file gets one of its own.
+    // Without a requested cluster, each file gets a different one.
     super::values::put32(&mut file, 36, 0);
     let values = (0..get32(&file, 24)).map(|n| 40 + 16 * n).find(|at| get32(&file, *at) == 4).ok_or("no values")?;
     let value = get64(&file, values + 8) as usize;
@@ -116,13 +116,17 @@ fn changes(rng: &mut Rng, scene: &Scene, user: usize, put: impl Fn(&Path, u64) -
     Ok(())
 }
 
-/// Asks for an honest value, which must not take long. The first request after changes reads the changed files.
+/// Fetches an honest value. The answer must be prompt. The first request after changes reads the changed files.
 fn promptly(job: &mut Job, agent: &mut dyn Host) -> Outcome {
     let (n, pmid) = *found(agent)?.first().ok_or("no honest file is exported")?;
     let probe = Probe::default().fetch(pmid, Answer::Number(Type::U64, n as f64))?;
     let times = [timed(agent, &probe)?, timed(agent, &probe)?, timed(agent, &probe)?];
     times.iter().for_each(|time| job.took(*time));
-    if times.iter().all(|time| *time > PROMPT) { Err(format!("requests take {times:?}").into()) } else { Ok(()) }
+    if times.iter().all(|time| *time > scaled(PROMPT)) {
+        Err(format!("requests take {times:?}").into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Waits until all honest files are exported.
@@ -131,7 +135,9 @@ fn all_come(agent: &mut dyn Host) -> Outcome {
     loop {
         match exported(agent)? {
             FILES => return Ok(()),
-            number if begin.elapsed() > SOON => return Err(format!("{number} honest files are exported").into()),
+            number if begin.elapsed() > scaled(SOON) => {
+                return Err(format!("{number} honest files are exported").into());
+            }
             _ => {}
         }
     }

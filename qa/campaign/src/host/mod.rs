@@ -57,8 +57,8 @@ pub(crate) trait Host {
     /// Returns the identifier of the process that the agent runs in.
     fn pid(&self) -> u32;
 
-    /// Whether the host decodes PDUs before the agent gets them, as pmcd does for shared objects. The agent then never
-    /// gets a malformed one.
+    /// Returns whether the host decodes PDUs before the agent gets them, as pmcd does for shared objects. The agent
+    /// then never gets a malformed PDU.
     fn decodes(&self) -> bool {
         false
     }

@@ -49,20 +49,9 @@ impl Scene {
         for dir in ["shm", "tmp/mmv", "run/trace", "log/pmcd", "var/config/pmda", "pmdas/simple", "etc/pmdaderived"] {
             fs::create_dir_all(scene.dir.join(dir))?;
         }
-        for dir in [
-            "",
-            "tmp",
-            "tmp/mmv",
-            "run",
-            "run/trace",
-            "log",
-            "log/pmcd",
-            "var",
-            "var/config",
-            "var/config/pmda",
-            "etc",
-            "etc/pmdaderived",
-        ] {
+        // The directory itself still belongs to root: if agent openmetrics runs as root, it trusts no file below
+        // another user's directory.
+        for dir in ["tmp", "tmp/mmv", "run", "run/trace", "log", "log/pmcd", "var", "var/config", "var/config/pmda"] {
             chown_to_pcp(&scene.dir.join(dir))?;
         }
         // PCP's documentation suggests this mode to let every user export metrics.
@@ -72,7 +61,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Writes what an agent needs.
+    /// Writes the files that an agent needs.
     pub(crate) fn with(self, spec: &Spec, bin: &Path) -> Outcome<Scene> {
         match spec.name {
             "derived" => self.with_derived(bin),
@@ -98,6 +87,11 @@ impl Scene {
         Ok(self)
     }
 
+    /// Returns the base name of agent replay's archive.
+    pub(crate) fn recording(&self) -> PathBuf {
+        self.dir.join("recording")
+    }
+
     /// Returns the directory of agent openmetrics' sources.
     pub(crate) fn config(&self) -> PathBuf {
         self.dir.join("pmdas/openmetrics/config.d")
@@ -111,7 +105,7 @@ impl Scene {
     /// Replaces the configuration of agent derived by one with the additional lines `more`.
     pub(crate) fn configure(&self, bin: &Path, more: &str) -> Outcome {
         let text = format!(
-            "[group.own.agent]\ndomain = 402\ncommand = \"{} -d 402 -l {}\"\npmns = \"{}\"\n\n[group.own.metric]\n\
+            "[group.own.agent]\ndomain = 402\ncommand = ['{}', '-d', '402', '-l', '{}']\npmns = \"{}\"\n\n[group.own.metric]\n\
              twice = \"showcase.constant.u32.million * 2\"\nbins = \"showcase.bin.size + 1\"\n\
              bad = \"rate(\"\nrate = \"rate(showcase.counter.fetches)\"\n{more}",
             bin.join("pmdashowcase").display(),

@@ -1,4 +1,4 @@
-//! Agents as processes of their own, behind pipes or a socket.
+//! Agents as separate processes, behind pipes or a socket.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -17,6 +17,7 @@ use pmda::Address;
 use super::{Each, Host, Kind, PATIENCE, Scene};
 use crate::Outcome;
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::procs::{Guarded, tail};
 use crate::spec::Spec;
 
@@ -36,6 +37,7 @@ pub(crate) fn command(spec: &Spec, bin: &Path, scene: &Scene) -> Command {
     command.args(["-d", &spec.domain.to_string(), "-l"]).arg(scene.log(spec.name));
     match spec.name {
         "trace" => _ = command.args(["-I", &scene.trace_port.to_string()]),
+        "replay" => _ = command.args(["--loop", "--speed", "60", "-a"]).arg(scene.recording()),
         "derived" => _ = command.arg("-c").arg(scene.derived()),
         _ => {}
     }
@@ -60,7 +62,9 @@ impl Streams {
         let fd = loop {
             match address.connect() {
                 Ok(fd) => break fd,
-                Err(e) if begin.elapsed() > PATIENCE => return Err(format!("connecting to {}: {e}", spec.name).into()),
+                Err(e) if begin.elapsed() > scaled(PATIENCE) => {
+                    return Err(format!("connecting to {}: {e}", spec.name).into());
+                }
                 Err(_) => sleep(Duration::from_millis(1)),
             }
         };
@@ -93,7 +97,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Describes how a process ended that has closed its connection, with the last lines of its log.
+    /// Describes the end of a process that has closed its connection, with the last lines of its log.
     fn ended(&mut self) -> String {
         let status = self.child.ends_within(Duration::from_secs(1));
         let status = status.map_or_else(|| "the agent has closed the connection".to_owned(), |s| format!("ended: {s}"));
@@ -103,7 +107,7 @@ impl Streams {
 
 impl Host for Streams {
     fn exchange(&mut self, mut pdus: &[u8], mut answers: usize, each: Each<'_>) -> Outcome {
-        let mut end = Instant::now() + PATIENCE;
+        let mut end = Instant::now() + scaled(PATIENCE);
         loop {
             while let Some((header, bytes)) = self.frames.next_pdu()? {
                 if answers == 0 {
@@ -111,7 +115,7 @@ impl Host for Streams {
                 }
                 answers -= 1;
                 each(header, bytes)?;
-                end = Instant::now() + PATIENCE;
+                end = Instant::now() + scaled(PATIENCE);
             }
             if answers == 0 && pdus.is_empty() {
                 return Ok(());
@@ -124,7 +128,8 @@ impl Host for Streams {
             let left = end.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
             if poll(fds, timeout)? == 0 {
-                return Err(format!("no answer within {PATIENCE:?}, {answers} are missing").into());
+                let limit = scaled(PATIENCE);
+                return Err(format!("no answer within {limit:?}, {answers} are missing").into());
             }
             match self.output.write(pdus) {
                 Ok(n) => pdus = pdus.get(n..).unwrap_or_default(),
@@ -150,7 +155,7 @@ impl Host for Streams {
         // The agent may exit before it has read all bytes.
         let _ = self.output.write_all(bytes);
         self.output = File::options().write(true).open("/dev/null")?;
-        match self.child.ends_within(PATIENCE) {
+        match self.child.ends_within(scaled(PATIENCE)) {
             Some(status) if status.code().is_some_and(|code| code < 100) => Ok(()),
             Some(status) => Err(format!("a broken stream ended it: {status}; {}", tail(&self.log, 4)).into()),
             None => Err("a broken stream does not end the agent".into()),

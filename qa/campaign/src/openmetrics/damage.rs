@@ -26,7 +26,7 @@ const DOCUMENTS: [&str; 8] = [
 ];
 
 /// Lines of `.url` files.
-const LINES: [&str; 21] = [
+const LINES: [&str; 25] = [
     "# a comment",
     "HEADER: X-Test: a: b",
     "HEADER: Accept: text/plain",
@@ -44,6 +44,10 @@ const LINES: [&str; 21] = [
     "BYTES: 3000",
     "BEARER: /etc/hostname",
     "BASIC: /nonexistent",
+    "AUTHORITIES: /etc/hostname",
+    "CERTIFICATE: /dev/zero",
+    "KEY: /etc/shadow",
+    "SOCKET: /dev/log",
     "BACKOFF: 1sec",
     "EXEMPLARS: metrics",
     "FORMAT: openmetrics",
@@ -94,7 +98,7 @@ const PIECES: [&[u8]; 40] = [
     b"a..b 1\n",
 ];
 
-/// Returns a line with a known value, and after it a document with damage.
+/// Returns a line with a known value, followed by a damaged document.
 pub(super) fn document(rng: &mut Rng) -> Vec<u8> {
     let mut text = rng.pick(&DOCUMENTS).as_bytes().to_vec();
     if rng.one_in(3) {
@@ -106,7 +110,7 @@ pub(super) fn document(rng: &mut Rng) -> Vec<u8> {
     whole
 }
 
-/// Returns a `.url` file with damage. Its URL is valid in most cases.
+/// Returns a damaged `.url` file. In most cases its URL is valid.
 pub(super) fn url_file(rng: &mut Rng) -> String {
     let mut text = Vec::new();
     for _ in 0..rng.below(8) {
@@ -118,7 +122,7 @@ pub(super) fn url_file(rng: &mut Rng) -> String {
     format!("{first}{}", String::from_utf8_lossy(&text))
 }
 
-/// Damages a text by a few random changes, half of them with strings that documents have.
+/// Damages a text by a few random changes, half of which insert strings from documents.
 pub(super) fn damage(rng: &mut Rng, text: &mut Vec<u8>) {
     if rng.one_in(2) {
         return any(rng, text);

@@ -2,7 +2,7 @@
 
 mod damage;
 mod scripts;
-mod servers;
+pub(crate) mod servers;
 mod sources;
 mod tables;
 
@@ -13,13 +13,14 @@ use pmda_openmetrics::Trial;
 
 use crate::Outcome;
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::rng::Rng;
 
-/// Pairs of documents of a round.
+/// Number of pairs of documents in a round.
 const ROUND: u64 = 256;
 /// Limit of the job's own memory, in KiB.
 const MEMORY: u64 = 256 << 10;
-/// Most instances of a source.
+/// Largest number of instances of a source.
 const INSTANCES: usize = 500;
 /// Longest time for a document with its configuration. It is far above the usual time, which is less than 1 ms.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ fn documents(job: &mut Job) -> Outcome {
             let outcome = document(&mut rng);
             let took = start.elapsed();
             job.took(took);
-            if took > LONGEST {
+            if took > scaled(LONGEST) {
                 job.fail(format_args!("{took:?} for a document"));
             }
             if let Err(e) = outcome {
@@ -57,8 +58,8 @@ fn documents(job: &mut Job) -> Outcome {
     Ok(())
 }
 
-/// Reads a damaged document twice, another one, and the first one again. The line before the damage must have its value,
-/// and a document must give the same values as before.
+/// Reads a damaged document twice, another one, and the first one again. The line before the damage must have its
+/// value, and a document must give the same values as before.
 fn document(rng: &mut Rng) -> Outcome {
     let damaged_file = rng.one_in(8);
     let file = if damaged_file { damage::url_file(rng) } else { "http://localhost".to_owned() };
@@ -80,7 +81,7 @@ fn document(rng: &mut Rng) -> Outcome {
     }
     trial.read(&damage::document(rng));
     let third = trial.read(&document);
-    // What a document with a line that is refused becomes may depend on the documents before.
+    // The values of a document with a refused line may depend on earlier documents.
     if first.refused.is_none() && (first.values, None) != (third.values, third.refused) {
         return Err(format!("{third:?} after another document, {first:?} before").into());
     }

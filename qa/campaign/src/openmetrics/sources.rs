@@ -14,6 +14,7 @@ use pmapi::{Inst, PmId};
 use super::{damage, scripts, servers};
 use crate::host::{PATIENCE, Scene, command};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::probe::number;
 use crate::rng::Rng;
 use crate::spec::Spec;
@@ -21,9 +22,10 @@ use crate::{Outcome, procs};
 
 /// Number of hostile sources.
 const SOURCES: usize = 12;
-/// Descriptors that the agent may have: two for each of its threads, one for each connection that it keeps, and its own.
+/// Largest number of descriptors of the agent: two for each of its threads, one for each connection that it keeps, and
+/// its own.
 const DESCRIPTORS: usize = 200;
-/// Metrics that the agent must have in any case, with their values.
+/// Metrics that the agent must always have, with their values.
 const HONEST: [(&str, f64); 3] =
     [("openmetrics.honest.count", 12_345.0), ("openmetrics.server.count", 12_345.0), ("openmetrics.steady.count", 5.0)];
 
@@ -35,7 +37,7 @@ struct Stage {
     port: u16,
     honest: Vec<PmId>,
     calls: PmId,
-    /// Readings as of the last round.
+    /// Number of readings at the end of the last round.
     called: f64,
 }
 
@@ -44,7 +46,9 @@ pub(super) fn run(job: &mut Job) -> Outcome {
     let spec = Spec::of("openmetrics").ok_or("no agent openmetrics")?;
     let port = scene.trace_port + 5;
     servers::start(port)?;
-    fs::write(scene.config().join("server.url"), format!("http://127.0.0.1:{port}/honest\n"))?;
+    // On a busy machine, honest sources may take longer than the limit for the others.
+    fs::write(scene.config().join("server.url"), format!("http://127.0.0.1:{port}/honest\nTIMEOUT: 20sec\n"))?;
+    fs::write(scene.config().join("steady.conf"), "TIMEOUT: 20sec\n")?;
     write_script(&scene.config().join("steady"), "#!/bin/sh\necho count 5\n", 0o755)?;
     let mut stage = Stage::start(job, spec, &scene, port)?;
     while let Some((round, mut rng)) = job.next_round() {
@@ -84,8 +88,8 @@ impl Stage {
         let mut command = command(spec, &job.order.bin, scene);
         command.args(["--notready", "-t", "500msec", "--script-timeout", "500msec", "--bytes", "1000000"]);
         command.args(["--instances", "2000"]);
-        let mut agent = Launch::pipe(command).not_ready().timeout(Some(PATIENCE)).start()?;
-        if !agent.wait_ready(Some(PATIENCE))? {
+        let mut agent = Launch::pipe(command).not_ready().timeout(Some(scaled(PATIENCE))).start()?;
+        if !agent.wait_ready(Some(scaled(PATIENCE)))? {
             return Err("the agent is not ready in time".into());
         }
         let pid = agent.pid().ok_or("no process")?;
@@ -105,7 +109,7 @@ impl Stage {
         number(value.ok_or("no value")?)
     }
 
-    /// Asks for the honest values, and for everything that the hostile sources have.
+    /// Requests the honest values, and all values of the hostile sources.
     fn ask(&mut self, job: &mut Job, rng: &mut Rng) -> Outcome {
         for at in 0..self.honest.len() {
             let (Some(pmid), Some((name, expected))) = (self.honest.get(at).copied(), HONEST.get(at)) else { continue };
@@ -170,7 +174,7 @@ impl Stage {
     }
 
     fn remove(&self, source: usize) -> Outcome {
-        for end in [".url", ".sh"] {
+        for end in [".url", ".sh", ".conf"] {
             let path = self.path(source, end);
             if path.symlink_metadata().is_ok() {
                 fs::remove_file(&path).or_else(|_| fs::remove_dir(&path))?;
@@ -185,7 +189,10 @@ impl Stage {
         let document = self.scene.dir().join(format!("h{source}.txt"));
         let (url, script) = (self.path(source, ".url"), self.path(source, ".sh"));
         match rng.below(16) {
-            0..=5 => fs::write(&url, format!("http://127.0.0.1:{}/{}\n", self.port, rng.next() >> 1))?,
+            0..=5 => {
+                let scheme = if rng.one_in(6) { "https" } else { "http" };
+                fs::write(&url, format!("{scheme}://127.0.0.1:{}/{}\n", self.port, rng.next() >> 1))?;
+            }
             6..=8 => {
                 fs::write(&document, damage::document(rng))?;
                 let more = if rng.one_in(2) { damage::url_file(rng) } else { String::new() };
@@ -195,6 +202,9 @@ impl Stage {
             9..=11 => {
                 fs::write(&document, damage::document(rng))?;
                 let mode = rng.pick(&[0o755, 0o755, 0o755, 0o755, 0o777, 0o100, 0o6755]);
+                if rng.one_in(3) {
+                    fs::write(self.path(source, ".conf"), damage::url_file(rng))?;
+                }
                 write_script(&script, &scripts::script(rng, &document.display().to_string()), mode)?;
             }
             12 => fs::write(&url, damage::url_file(rng))?,
@@ -215,13 +225,13 @@ impl Stage {
     }
 }
 
-/// Asks for a name until the agent has it.
+/// Requests a name until the agent has it.
 fn found(agent: &mut Collector<Process>, name: &str) -> Outcome<PmId> {
     let begin = Instant::now();
     loop {
         match agent.pmid(name) {
             Ok(pmid) => return Ok(pmid),
-            Err(e) if begin.elapsed() > PATIENCE => return Err(format!("{name}: {e}").into()),
+            Err(e) if begin.elapsed() > scaled(PATIENCE) => return Err(format!("{name}: {e}").into()),
             Err(_) => sleep(Duration::from_millis(5)),
         }
     }

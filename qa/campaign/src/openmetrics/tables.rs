@@ -1,4 +1,4 @@
-//! Tables of names as PCP's agent leaves them, with damage. The agent starts in this process, and reads them.
+//! Tables of names in the format of PCP's agent, with damage. The agent starts in this process, and reads them.
 
 use std::fs;
 use std::time::Instant;
@@ -13,14 +13,14 @@ use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Starts of a round.
+/// Number of starts in a round.
 const ROUND: u64 = 16;
 /// Limit of the job's own memory, in KiB.
 const MEMORY: u64 = 256 << 10;
-/// Most files that may be beside the tables of this job, of which there are five.
+/// Largest number of files in the directory of tables. The job itself has five.
 const FILES: usize = 16;
 
-/// Pickles of Python that are no table, the first of which would run a command.
+/// Pickles of Python that are not tables. The first one would run a command.
 const PICKLES: [&[u8]; 4] =
     [b"cos\nsystem\n(S'touch /tmp/owned'\ntR.", b"\x80\x03]q\x00X\x01\x00\x00\x00aq\x01a.", b"(dp0\n.", b"I01\n."];
 
@@ -69,7 +69,7 @@ fn write(rng: &mut Rng, scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// Starts the agent, and asks for the honest value by its name.
+/// Starts the agent, and requests the honest value by its name.
 fn ask(job: &Job, spec: &'static Spec, scene: &Scene) -> Outcome {
     let mut agent = host::start(spec, Kind::Local, job, scene)?;
     let count = Probe::lookup_when_bound(&mut *agent, "openmetrics.honest.count")?;

@@ -74,7 +74,7 @@ pub(crate) fn broken_stream(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Whether a store contains one of these PMIDs.
+/// Returns whether a store contains one of these PMIDs.
 pub(crate) fn mentions(pdu: &[u8], words: &[u32]) -> bool {
     let body = pdu.get(HEADER..).unwrap_or_default();
     body.as_chunks::<4>().0.iter().any(|chunk| words.contains(&u32::from_be_bytes(*chunk)))

@@ -31,6 +31,7 @@ pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
             let points = Answer::Number(Type::U64, honest::POINTS as f64);
             vec![new().fetch_one(pmid(0, 6), spec.indom(1), inst, points)?]
         }
+        "replay" => vec![new().fetch(pmid(1, 0), Answer::Number(Type::U32, 12_345.0))?],
         "openmetrics" => {
             let count = Probe::lookup_when_bound(host, "openmetrics.honest.count")?;
             vec![new().fetch(count, Answer::Number(Type::Double, 12_345.0))?]
@@ -45,7 +46,7 @@ pub(crate) fn probes(spec: &Spec, host: &mut dyn Host) -> Outcome<Vec<Probe>> {
         "mmv" => pmid(5, 7),
         "trace" => pmid(0, 6),
         "derived" => pmid(0, 5),
-        "openmetrics" => pmid(1, 1),
+        "openmetrics" | "replay" => pmid(1, 1),
         _ => pmid(0, 0),
     };
     let about = new()

@@ -21,11 +21,11 @@ use crate::{Outcome, procs};
 pub(crate) use known::probes;
 pub(crate) use valid::Valid;
 
-/// PDUs of a round.
+/// Number of PDUs in a round.
 const ROUND: usize = 2048;
-/// Rounds between checks of memory, logs and descriptors.
+/// Number of rounds between checks of memory, logs and descriptors.
 const CHECK: u64 = 16;
-/// Rounds between broken streams.
+/// Number of rounds between broken streams.
 const BREAK: u64 = 64;
 
 /// A batch of PDUs and the expected answers.
@@ -36,8 +36,8 @@ struct Batch {
 }
 
 enum Expected {
-    /// An error, or an answer of the type that belongs to this type of request. The number is that of metrics in a
-    /// fetch.
+    /// An error, or an answer of the type that belongs to this type of request. The number is the number of metrics in
+    /// a fetch.
     To(PduType, usize),
     /// The answer to a probe.
     Known(Answer),
@@ -180,7 +180,8 @@ impl Stage {
         Ok(tried)
     }
 
-    /// Checks that descriptors do not leak. The limit is above the start by the few that an agent opens once.
+    /// Checks that descriptors do not leak. The limit is the number at the start, plus the few that an agent opens
+    /// once.
     fn check_descriptors(&mut self, job: &mut Job) {
         let now = procs::descriptors(self.host.pid()).unwrap_or(0);
         if now > self.descriptors + 8 {

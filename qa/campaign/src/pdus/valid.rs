@@ -1,11 +1,11 @@
-//! Random PDUs as pmcd sends them, with identifiers and names that the agent has and others.
+//! Random PDUs like those of pmcd, with identifiers and names that the agent has, and others.
 
 use pcp_pdu::handshake::{Attr, Attribute, Features, encode_creds, encode_error};
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::label::LabelReq;
 use pcp_pdu::metadata::{DescReq, TextReq, encode_fetch};
 use pcp_pdu::names::{Child, Node, Statuses, Traverse, encode_ids, encode_names};
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::Changes;
 use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Error, Inst, PmId, Result};
@@ -101,11 +101,11 @@ impl Valid {
     }
 
     fn profile(&self, rng: &mut Rng, out: &mut Vec<u8>, from: i32) -> Result {
-        let state = if rng.one_in(2) { State::Include } else { State::Exclude };
+        let state = if rng.one_in(2) { ProfileState::Include } else { ProfileState::Exclude };
         let mut profile = Profile::new(state);
         for serial in 0..rng.below(3) {
             let insts: Vec<Inst> = (0..rng.below(6)).filter_map(|_| Self::inst(rng)).collect();
-            let state = if rng.one_in(2) { State::Include } else { State::Exclude };
+            let state = if rng.one_in(2) { ProfileState::Include } else { ProfileState::Exclude };
             profile.set(self.spec.indom(serial as u32), state, &insts);
         }
         profile.encode(out, from, 0)

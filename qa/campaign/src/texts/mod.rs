@@ -22,7 +22,7 @@ use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
-/// Texts of a round.
+/// Number of texts in a round.
 const ROUND: u64 = 256;
 
 /// Runs a part of the stage.
@@ -135,7 +135,7 @@ fn caches(job: &mut Job) -> Outcome {
         job.check_memory(std::process::id(), MEMORY);
     }
     let left = fs::read_dir(scene.dir().join("var/config/pmda"))?.flatten().count();
-    // The cache, that of the other instance domain, and up to eight damaged ones that the agent keeps.
+    // These are the cache, the cache of the other instance domain, and up to eight damaged files that the agent keeps.
     if left > 10 {
         job.fail(format_args!("{left} files beside the caches"));
     }

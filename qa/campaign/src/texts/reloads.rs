@@ -1,4 +1,4 @@
-//! Agent derived, which reloads damaged configurations again and again. One file of the configuration stays valid.
+//! Agent derived, which reloads damaged configurations repeatedly. One file of the configuration stays valid.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,6 +14,7 @@ use super::damage::{damage, lines};
 use crate::Outcome;
 use crate::host::{Host, Kind, PATIENCE, Scene};
 use crate::job::Job;
+use crate::patience::scaled;
 use crate::pdus::start;
 use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
@@ -25,7 +26,7 @@ const TOML: &str = "[metric]\nidle = \"rate(a.b)\"\n[metric.io.size]\nexpr = \"d
                     oneline = \"size\"\nlabels = { tier = \"storage\", n = 3 }\n[group.slow]\ninterval = \"30 sec\"\n\
                     [group.slow.metric]\nfull = \"max(filesys.full)\"\n[group.db1]\nhost = \"127.0.0.1\"\n\
                     [group.db1.metric]\n\"db1.load\" = \"kernel.all.load[1 minute]\"\n";
-/// Files that change in a round.
+/// Number of files that change in a round.
 const FILES: usize = 8;
 
 /// Runs this part of the stage.
@@ -69,7 +70,8 @@ fn reload(spec: &Spec) -> Outcome<Probe> {
     probe.store(spec.pmid(0, 8), Atom::U32(1))
 }
 
-/// Reloads the configuration, and waits for the metric of the valid file. The agent must answer requests meanwhile.
+/// Reloads the configuration, and waits for the metric of the valid file. The agent must answer requests in the
+/// meantime.
 fn ask(job: &mut Job, host: &mut dyn Host, reload: &Probe) -> Outcome {
     let begin = Instant::now();
     reload.ask(host)?;
@@ -82,7 +84,7 @@ fn ask(job: &mut Job, host: &mut dyn Host, reload: &Probe) -> Outcome {
         job.took(start.elapsed());
         match outcome {
             Ok(()) => return Ok(()),
-            Err(e) if begin.elapsed() > PATIENCE => return Err(e),
+            Err(e) if begin.elapsed() > scaled(PATIENCE) => return Err(e),
             Err(_) => sleep(Duration::from_millis(1)),
         }
     }

@@ -4,14 +4,17 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use pcp_collector::{Channel, Collector, Error};
-use pcp_pdu::Pdu;
+use pcp_pdu::{Pdu, PduType};
 use pmapi::Error as Code;
 
 use super::{Finding, Rule};
 
 /// Answer to a request: the requested data, or the error that the agent returned instead. `None` if there is no valid
-/// answer; a broken rule has been noted.
+/// answer, in which case a broken rule has been noted.
 pub(super) type Answer<T> = Option<pmapi::Result<T>>;
+
+/// Number of times that a request to an agent that is not ready is sent.
+const REPEATS: usize = 8;
 
 /// Client of an agent that notes broken rules.
 pub(super) struct Asker<C> {
@@ -50,57 +53,60 @@ impl<C: Channel> Asker<C> {
         }
     }
 
-    /// Sends a request and waits for its answer. `take` returns `None` for an answer to another request.
+    /// Sends a request and waits for its answer. `take` returns `None` for an answer to another request. If the agent is
+    /// not ready, the request is repeated when it is.
     pub(super) fn ask<T>(
         &mut self,
         subject: &str,
-        encode: impl FnOnce(&mut Vec<u8>, i32) -> pmapi::Result,
-        take: impl FnOnce(Pdu<'_>) -> Option<T>,
+        encode: impl Fn(&mut Vec<u8>, i32) -> pmapi::Result,
+        take: impl Fn(Pdu<'_>) -> Option<T>,
     ) -> Answer<T> {
-        if self.is_over {
-            return None;
-        }
-        let start = Instant::now();
-        let exchange = self.collector.send_raw(encode).and_then(|()| {
-            let (header, pdu) = self.collector.receive_raw()?;
-            let code = match &pdu {
-                Pdu::Error(error) => Code::from_code(error.code),
-                _ => None,
-            };
-            Ok(match code {
-                Some(code) => Ok(Err(code)),
-                None => take(pdu).map(Ok).ok_or(header.pdu),
-            })
-        });
-        let elapsed = start.elapsed();
-        match exchange {
-            Ok(answer) => {
-                if elapsed > self.limit {
-                    self.note(Rule::Slow, subject, format!("answered after {elapsed:.1?}"));
-                }
-                match answer {
-                    Ok(Err(Code::PMDANOTREADY)) => {
-                        self.wait_ready(subject);
-                        None
-                    }
-                    Ok(answer) => Some(answer),
-                    Err(got) => {
-                        self.note(Rule::WrongAnswer, subject, format!("{got} PDU does not answer the request"));
-                        None
-                    }
+        for _ in 0..REPEATS {
+            if self.is_over {
+                return None;
+            }
+            let start = Instant::now();
+            let exchange = self.exchange(&encode, &take);
+            let elapsed = start.elapsed();
+            let answer = exchange.map_err(|e| self.failed(subject, &e)).ok()?;
+            if elapsed > self.limit {
+                self.note(Rule::Slow, subject, format!("answered after {elapsed:.1?}"));
+            }
+            match answer {
+                Ok(Err(Code::PMDANOTREADY)) => self.wait_ready(subject)?,
+                Ok(answer) => return Some(answer),
+                Err(got) => {
+                    self.note(Rule::WrongAnswer, subject, format!("{got} PDU does not answer the request"));
+                    return None;
                 }
             }
-            Err(e) => {
-                self.failed(subject, &e);
-                None
-            }
         }
+        self.note(Rule::Slow, subject, format!("{REPEATS} times not ready"));
+        None
     }
 
-    /// Waits until an agent that was not ready says that it is.
-    fn wait_ready(&mut self, subject: &str) {
+    /// Sends a request, and returns the answer, or the type of a PDU that does not answer it.
+    fn exchange<T>(
+        &mut self,
+        encode: impl Fn(&mut Vec<u8>, i32) -> pmapi::Result,
+        take: impl Fn(Pdu<'_>) -> Option<T>,
+    ) -> Result<Result<pmapi::Result<T>, PduType>, Error> {
+        self.collector.send_raw(encode)?;
+        let (header, pdu) = self.collector.receive_raw()?;
+        let code = match &pdu {
+            Pdu::Error(error) => Code::from_code(error.code),
+            _ => None,
+        };
+        Ok(match code {
+            Some(code) => Ok(Err(code)),
+            None => take(pdu).map(Ok).ok_or(header.pdu),
+        })
+    }
+
+    /// Waits until an agent that was not ready reports that it is. `None` if it does not.
+    fn wait_ready(&mut self, subject: &str) -> Option<()> {
         let ready = match self.collector.receive_raw() {
-            Ok((_, Pdu::Error(error))) if error.code == Code::PMDAREADY.code() => return,
+            Ok((_, Pdu::Error(error))) if error.code == Code::PMDAREADY.code() => return Some(()),
             Ok((header, _)) => Ok(header.pdu),
             Err(e) => Err(e),
         };
@@ -108,6 +114,7 @@ impl<C: Channel> Asker<C> {
             Ok(got) => self.note(Rule::WrongAnswer, subject, format!("{got} PDU from an agent that is not ready")),
             Err(e) => self.failed(subject, &e),
         }
+        None
     }
 
     fn failed(&mut self, subject: &str, error: &Error) {

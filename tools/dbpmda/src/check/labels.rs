@@ -17,10 +17,11 @@ impl<C: Channel> Check<C> {
         let pmids: Vec<_> = self.metrics.iter().map(|metric| metric.desc.pmid).collect();
         let domains: BTreeSet<_> = pmids.iter().map(|pmid| pmid.domain()).collect();
         let clusters: BTreeSet<_> = pmids.iter().map(|pmid| (pmid.domain(), pmid.item().cluster())).collect();
-        let first = |(domain, cluster)| PmId::new(domain, pmapi::Item::new(cluster, 0));
         let domains = domains.into_iter().map(|domain| (format!("domain {domain}"), LabelTarget::Domain(domain)));
-        let clusters =
-            clusters.into_iter().map(|of| (format!("cluster {}.{}", of.0, of.1), LabelTarget::Cluster(first(of))));
+        let clusters = clusters.into_iter().map(|(domain, cluster)| {
+            let first = PmId::new(domain, pmapi::Item::new(cluster, 0));
+            (format!("cluster {domain}.{cluster}"), LabelTarget::Cluster(first))
+        });
         let items = self.metrics.iter().map(|metric| (metric.name.clone(), LabelTarget::Item(metric.desc.pmid)));
         let indoms = self.indoms.keys().flat_map(|&indom| {
             [LabelTarget::InDom(indom), LabelTarget::Instances(Some(indom))].map(|target| (indom.to_string(), target))

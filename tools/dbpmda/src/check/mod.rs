@@ -51,9 +51,12 @@ pub struct Report {
     pub metrics: usize,
     /// Number of values that these metrics had when they were first fetched.
     pub values: usize,
+    /// The metrics that had no value then, each with the reason. That breaks no rule.
+    pub without: Vec<String>,
 }
 
-/// The summary of a check in one line, such as "5 metrics, 9 values, all well".
+/// The summary of a check in one line, such as "5 metrics, 9 values, all well". If metrics had no value, the line has
+/// their number, and the first of them.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
@@ -62,7 +65,12 @@ impl fmt::Display for Report {
             n => count(n, "breach", "breaches"),
         };
         let (metrics, values) = (count(self.metrics, "metric", "metrics"), count(self.values, "value", "values"));
-        write!(f, "{metrics}, {values}, {outcome}")
+        let without = match &self.without[..] {
+            [] => String::new(),
+            [only] => format!("1 without a value ({only}), "),
+            [first, ..] => format!("{} without a value ({first}; …), ", self.without.len()),
+        };
+        write!(f, "{metrics}, {values}, {without}{outcome}")
     }
 }
 
@@ -78,13 +86,13 @@ pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: 
     check.find_unnamed();
     check.check_instances();
     check.check_help();
-    let values = check.check_values();
+    let (values, without) = check.check_values();
     check.check_profile();
     check.check_labels();
     if limits.stores {
         check.check_stores();
     }
-    Report { metrics: check.metrics.len(), values, findings: check.asker.findings() }
+    Report { metrics: check.metrics.len(), values, without, findings: check.asker.findings() }
 }
 
 struct Check<C> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pcp_collector::Channel;
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::encode_fetch;
-use pcp_pdu::profile::{Profile, State};
+use pcp_pdu::profile::{Profile, ProfileState};
 use pmapi::{Atom, Error, InDom, Inst, Semantics, Type};
 
 use super::asker::Answer;
@@ -16,50 +16,57 @@ use super::{Check, Metric, Rule, events};
 type Sample = Vec<(Option<Inst>, Option<f64>)>;
 
 impl<C: Channel> Check<C> {
-    /// Fetches every metric twice and checks the values. Returns the number of values at first.
-    pub(super) fn check_values(&mut self) -> usize {
+    /// Fetches every metric twice and checks the values. Returns the number of values at first, and the metrics that had
+    /// none then, each with the reason.
+    pub(super) fn check_values(&mut self) -> (usize, Vec<String>) {
         self.send_profile(&Profile::default());
         let metrics = self.metrics.clone();
         let first: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
         let second: Vec<_> = metrics.iter().map(|metric| self.sample(metric)).collect();
-        let values = first.iter().flatten().map(Vec::len).sum();
+        let (mut values, mut without) = (0, Vec::new());
         for (metric, (first, second)) in metrics.iter().zip(first.into_iter().zip(second)) {
-            match (first, second) {
-                (Some(first), Some(second)) if metric.desc.semantics == Semantics::Counter => {
-                    self.check_counter(metric, &first, &second);
-                }
-                _ => {}
+            let reason = match &first {
+                Ok(first) if !first.is_empty() => None,
+                Ok(_) if metric.desc.indom.is_some() => Some("no instances"),
+                Ok(_) => Some("the agent returns none"),
+                Err(reason) => reason.as_deref(),
+            };
+            without.extend(reason.map(|reason| format!("{}: {reason}", metric.name)));
+            let Ok(first) = first else { continue };
+            values += first.len();
+            if let (Ok(second), Semantics::Counter) = (second, metric.desc.semantics) {
+                self.check_counter(metric, &first, &second);
             }
         }
-        values
+        (values, without)
     }
 
     pub(super) fn send_profile(&mut self, profile: &Profile) {
         self.asker.tell("profile", |out, from| profile.encode(out, from, 0));
     }
 
-    /// Fetches and checks the values of a metric; `None` if it has none.
-    fn sample(&mut self, metric: &Metric) -> Option<Sample> {
+    /// Fetches and checks the values of a metric. If it has none, the error is the reason; `None` for a broken rule,
+    /// which has been noted.
+    fn sample(&mut self, metric: &Metric) -> Result<Sample, Option<String>> {
         if metric.desc.ty == Type::NoSupport {
-            return None;
+            return Err(Some("not supported".to_owned()));
         }
-        match self.fetch(metric)? {
+        match self.fetch(metric).ok_or(None)? {
             Ok((sample, mistakes)) => {
                 for (rule, detail) in mistakes {
                     self.asker.note(rule, &metric.name, detail);
                 }
                 self.check_sample(metric, &sample);
-                Some(sample)
+                Ok(sample)
             }
             Err(code) if is_unknown(code) => {
                 self.asker.note(Rule::NoValue, &metric.name, code.to_string());
-                None
+                Err(None)
             }
             Err(code) => {
-                if let Some(reason) = mistake(code) {
-                    self.asker.note(Rule::FailedValue, &metric.name, format!("{code} ({reason})"));
-                }
-                None
+                let Some(reason) = mistake(code) else { return Err(Some(code.to_string())) };
+                self.asker.note(Rule::FailedValue, &metric.name, format!("{code} ({reason})"));
+                Err(None)
             }
         }
     }
@@ -151,10 +158,10 @@ impl<C: Channel> Check<C> {
             self.send_profile(&Profile::default());
             let Some(all) = self.insts(&metric) else { continue };
             let Some(one) = all.iter().nth(all.len() / 2).copied() else { continue };
-            let mut only = Profile::new(State::Exclude);
-            only.set(indom, State::Exclude, &[one]);
+            let mut only = Profile::new(ProfileState::Exclude);
+            only.set(indom, ProfileState::Exclude, &[one]);
             let mut others = Profile::default();
-            others.set(indom, State::Include, &[one]);
+            others.set(indom, ProfileState::Include, &[one]);
             self.send_profile(&only);
             let with_one = self.insts(&metric).unwrap_or_default();
             self.send_profile(&others);
@@ -176,7 +183,7 @@ impl<C: Channel> Check<C> {
     }
 
     fn insts(&mut self, metric: &Metric) -> Option<BTreeSet<Inst>> {
-        Some(self.sample(metric)?.into_iter().filter_map(|(inst, _)| inst).collect())
+        Some(self.sample(metric).ok()?.into_iter().filter_map(|(inst, _)| inst).collect())
     }
 }
 

@@ -11,9 +11,9 @@ use proptest::sample::select;
 
 use super::Shown;
 use crate::console::Console;
-use crate::session::{Options, Session};
+use crate::session::Session;
 use crate::source::{Input, Source};
-use crate::trace::Trace;
+use crate::state::Options;
 
 const REQUESTS: &str = "\
 debug pdu labels pmns
@@ -101,9 +101,8 @@ proptest! {
         let console = Console::new(shown.clone(), shown.clone());
         let input = format!("open socket unix {}\n{REQUESTS}", socket.display());
         let source = Source::new(console.clone(), Input::stream(Cursor::new(input)));
-        let trace = Trace::new(console.clone());
         let options = Options { names: Some(names), creds_timeout: 5, keep_objects: false };
-        Session::new(source, console, trace, options).unwrap().run().unwrap();
+        Session::new(source, console, options).unwrap().run().unwrap();
         // The agent may or may not notice that its client has disconnected.
         let _ = agent.join().unwrap();
         let text = String::from_utf8_lossy(&shown.0.borrow()).into_owned();

@@ -1,8 +1,10 @@
-//! Tests of the parser.
+//! Tests of the parser, and of sessions with any agent.
 
+mod attribute;
 mod errors;
 mod forms;
 mod hostile;
+mod number;
 mod random;
 
 use std::cell::RefCell;
@@ -11,9 +13,8 @@ use std::rc::Rc;
 
 use pmapi::PmId;
 
-use crate::command::Command;
 use crate::console::Console;
-use crate::grammar::{Meaning, Parser};
+use crate::grammar::{Command, Meaning, Parser};
 use crate::scanner::Scanner;
 use crate::source::{Input, Source};
 

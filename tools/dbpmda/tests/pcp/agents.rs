@@ -166,8 +166,12 @@ fn in_rust() {
 #[test]
 #[ignore = "needs PCP"]
 fn in_python() {
-    // PCP's module is installed for this interpreter.
+    // PCP's module is installed for this interpreter. With qa/newer it stays that of the installed PCP, which does not go
+    // with libpcp.so.4.
     let pcp = Pcp::required();
+    if !pcp.has_python() {
+        return;
+    }
     let agent = pcp.path("PCP_PMDASADM_DIR").join("simple/pmdasimple.python");
     check(&format!("/usr/bin/python3 {}", agent.display()));
 }

@@ -85,7 +85,8 @@ fn help_names_the_check() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
-/// The C agent accepts a value for any instance. From a string it stores the address, unless that is negative.
+/// The C agent accepts a value for any instance. For a string, it stores the address of the text, unless that is
+/// negative.
 #[test]
 #[ignore = "needs PCP"]
 fn stores() {

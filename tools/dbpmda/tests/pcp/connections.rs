@@ -49,7 +49,7 @@ fn check(open: &str, listen: impl Fn(&Path) -> Listening) {
     assert!(shown[0].contains("    inst [100 or ???] value 100\n"), "{}", shown[0]);
 }
 
-/// Whether a process listens on a port, found without a connection to it.
+/// Returns whether a process listens on a port, found without a connection to it.
 fn listens(port: u16) -> bool {
     let pattern = format!(":{port:04X} ");
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());

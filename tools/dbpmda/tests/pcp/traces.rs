@@ -1,6 +1,6 @@
 //! Debug options that show requests and answers.
 
-use crate::sessions::{Sessions, shows};
+use crate::sessions::{Sessions, is_after_6_0_3, is_libpcp_7, shows};
 
 const SCRIPT: &str = r#"
 desc simple.color
@@ -59,10 +59,13 @@ fn one_by_one() {
         ("indom", "  [1] inst=1 name=\"green\"\n"),
         ("pmns", "SendNameReq: from=0 name=\"simple\" pdu=PMNS_CHILD subtype=1\n"),
         ("pmapi", "pmLookupName(1, name[0] simple.color, ...) <::> returns 1 (pmid[0] 253.0.1)\n"),
-        ("attr", "__pmSendAttr [len=9]: attr=0x5 value=\"somebody.\"\n"),
+        ("attr", "__pmSendAttr [len=9]: attr=0x5 value=\"somebody"),
         ("labels", "__pmDecodeLabel(ident=-1,type=0x2[domain], 1 sets"),
         ("appl0", "Debug options:          appl0\n"),
     ] {
+        if is_libpcp_7() && option == "pmapi" {
+            continue;
+        }
         let sessions = Sessions::c_agent("simple");
         let shown = sessions.same_input(&["-i", "-e"], &format!("debug {option}\nopen pipe AGENT\n{SCRIPT}"));
         shows(&shown, &[part]);
@@ -97,6 +100,8 @@ fn every_option_can_be_set() {
         timecontrol pmc derive interp config pmapi fault auth discovery attr http desperate deprecated exec labels series \
         libweb alloc services appl3 appl4 appl5 access qa search query compress dev0 dev1 dev2 pmlc appl6 appl7 appl8 \
         appl9 tls lock";
+    // Later versions have more, so that these are not all of them there.
+    let options = if is_after_6_0_3() { options.trim_end_matches(" lock") } else { options };
     let mut script = String::new();
     for option in options.split_whitespace() {
         script += &format!("debug {option}\nstatus\n");
@@ -104,9 +109,10 @@ fn every_option_can_be_set() {
     for option in options.split_whitespace() {
         script += &format!("debug -{option}\nstatus\n");
     }
-    for bit in 0..31 {
-        script += &format!("debug {}\nstatus\ndebug none\n", 1 << bit);
-    }
     script += "debug all\nstatus\ndebug none\nstatus\ndebug -1\n";
     Sessions::new().same_alone(&script);
+    for number in (0..31).map(|bit| 1_u32 << bit) {
+        let script = format!("debug {number}\nstatus\ndebug none\nstatus\n");
+        Sessions::new().same_with_numbers(&["-i", "-e"], &script);
+    }
 }

@@ -1,4 +1,4 @@
-//! All about a metric: its descriptor and its help.
+//! Page about a metric: its descriptor and its help.
 
 use ratatui::style::Stylize as _;
 use ratatui::text::{Line, Text};

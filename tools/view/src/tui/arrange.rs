@@ -1,4 +1,4 @@
-//! Order of the list: which lines it has, sorted, filtered and folded.
+//! Arrangement of the list: its lines, sorted, filtered and folded.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -31,7 +31,7 @@ impl Sort {
         }
     }
 
-    /// Returns the words for the screen, or none for the usual order.
+    /// Returns the text for the screen, which is empty for the usual order.
     pub(super) fn words(self) -> &'static str {
         match self {
             Sort::Agent => "",
@@ -49,7 +49,7 @@ impl Sort {
         match self {
             Sort::Agent => Ordering::Equal,
             Sort::Name => a.instance.cmp(&b.instance),
-            // What is no number comes last.
+            // Values that are not numbers come last.
             Sort::Value | Sort::Change => {
                 let (a, b) = (number(a), number(b));
                 let by_number = b.partial_cmp(&a).unwrap_or(Ordering::Equal);
@@ -69,7 +69,7 @@ pub(super) struct Folds {
 
 impl Folds {
     pub(super) fn is_folded(&self, agent: usize, metric: &str) -> bool {
-        // Without others, a lookup would need a copy of the name all the same.
+        // The check avoids a copy of the name, which the lookup needs.
         self.all != (!self.others.is_empty() && self.others.contains(&(agent, metric.to_owned())))
     }
 
@@ -101,7 +101,7 @@ pub(super) enum Place {
     Value(usize, usize, usize),
 }
 
-/// What a line is about: it stays the same when the list is sorted again.
+/// Identity of a line, which does not change when the list is sorted again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     pub(super) agent: usize,
@@ -121,7 +121,7 @@ impl Place {
         }
     }
 
-    /// Returns what the line is about.
+    /// Returns the subject of the line.
     pub(super) fn key(self, agents: &[Agent]) -> Key {
         let (agent, metric, value) = self.numbers();
         let shown = shown(agents, agent, metric);
@@ -152,7 +152,7 @@ pub(super) fn shown(agents: &[Agent], agent: usize, metric: Option<usize>) -> Op
     agents.get(agent)?.board.metrics.get(metric?)
 }
 
-/// What the list has, and in which order.
+/// Contents and order of the list.
 #[derive(Clone, Debug)]
 pub(super) struct Arrangement {
     /// Text that the names of the shown metrics or instances contain.
@@ -162,7 +162,7 @@ pub(super) struct Arrangement {
 }
 
 impl Arrangement {
-    /// Returns the lines of all agents. An agent without a metric that passes the filter has none.
+    /// Returns the lines of all agents. An agent has no lines if none of its metrics passes the filter.
     pub(super) fn lines(&self, agents: &[Agent]) -> Vec<Place> {
         let mut lines = Vec::new();
         for (at, agent) in agents.iter().enumerate() {

@@ -43,7 +43,7 @@ pub(super) fn draw(metric: &Metric, desc: &Desc, series: &Series, numbers: Numbe
     frame.render_widget(line(&text, Style::new().dim(), foot), foot);
 }
 
-/// Draws that there is nothing to be drawn.
+/// Draws a message that there is no history.
 pub(super) fn draw_nothing(area: Rect, frame: &mut Frame<'_>) {
     let area = inner(area);
     frame.render_widget(Line::raw("The value has no history: it is gone, or no number."), area);
@@ -55,7 +55,7 @@ fn inner(area: Rect) -> Rect {
     area
 }
 
-/// Numbers beside a course.
+/// Numbers beside the graph of a value.
 struct Labels {
     low: String,
     high: String,

@@ -4,11 +4,11 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, Mo
 
 use crate::stage::Steer;
 
-/// What a key, or the mouse, does.
+/// Effect of a key or of the mouse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     Quit,
-    /// Leaves what is shown in place of the list, or shows all metrics again, or quits.
+    /// Leaves the page shown in place of the list, or shows all metrics again, or quits.
     Back,
     Pause,
     /// Moves the cursor by lines.
@@ -36,7 +36,7 @@ pub(super) enum Action {
     Sort,
     /// Changes between rates of counters and their values.
     Rates,
-    /// Leaves the mouse to the terminal, or takes it back.
+    /// Gives control of the mouse to the terminal, or takes it back.
     Mouse,
     /// Begins to type the text to search for.
     Search,
@@ -50,7 +50,7 @@ pub(super) enum Action {
     Steer(Steer),
     Type(char),
     Erase,
-    /// Ends typing.
+    /// Ends the typing of a text.
     Accept,
     /// Ends typing, and drops the text.
     Cancel,
@@ -62,7 +62,7 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// All keys, as they are shown.
+/// Descriptions of all keys.
 pub(super) const KEYS: [&str; 22] = [
     "q             end",
     "Esc           back to the list; show all metrics; end",
@@ -88,7 +88,7 @@ pub(super) const KEYS: [&str; 22] = [
     "Ctrl-C        end",
 ];
 
-/// Returns what a key does in the list.
+/// Returns the action of a key in the list.
 pub(super) fn action(key: KeyEvent) -> Option<Action> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(match key.code {
@@ -124,7 +124,7 @@ pub(super) fn action(key: KeyEvent) -> Option<Action> {
     })
 }
 
-/// Returns what a key does while a text is typed.
+/// Returns the action of a key while a text is typed.
 pub(super) fn typed(key: KeyEvent) -> Option<Action> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(match key.code {
@@ -139,7 +139,7 @@ pub(super) fn typed(key: KeyEvent) -> Option<Action> {
     })
 }
 
-/// Returns what the mouse does.
+/// Returns the action of the mouse.
 pub(super) fn clicked(event: MouseEvent) -> Option<Action> {
     Some(match event.kind {
         MouseEventKind::ScrollUp => Action::Scroll(-3),

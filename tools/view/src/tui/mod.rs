@@ -9,9 +9,14 @@ mod row;
 mod tests;
 mod view;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{FlushArg, tcflush};
 use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind};
 use ratatui::crossterm::execute;
 
@@ -39,13 +44,18 @@ pub(crate) fn run(
     }));
     let samples = samples.filter(|samples| *samples != 0);
     let outcome = mouse(true).and_then(|()| refresh(&mut terminal, stage, interval, samples, signals));
-    // The terminal may be gone, which the outcome says.
+    // The terminal may be gone, which the outcome reports.
     let _ = mouse(false);
-    ratatui::restore();
+    let _ = ratatui::try_restore();
+    if outcome.is_err() {
+        // Dropping it would print an error to a terminal that may be closed, which would panic.
+        std::mem::forget(terminal);
+    }
     outcome
 }
 
-/// Takes the mouse from the terminal, or leaves it to the terminal, which selects text with it.
+/// Takes control of the mouse from the terminal, or returns control to the terminal, in which the mouse then selects
+/// text.
 fn mouse(is_ours: bool) -> io::Result<()> {
     if is_ours { execute!(io::stdout(), EnableMouseCapture) } else { execute!(io::stdout(), DisableMouseCapture) }
 }
@@ -58,6 +68,10 @@ fn refresh(
     signals: &Signals,
 ) -> io::Result<()> {
     let mut view = View::new(interval);
+    let input = input()?;
+    // An end of input that was typed before the view would block crossterm's first read. Without this the view still
+    // works.
+    let _ = tcflush(&input, FlushArg::TCIFLUSH);
     let mut next = Instant::now();
     let mut has_input = true;
     while signals.received().is_none() {
@@ -81,9 +95,8 @@ fn refresh(
         }
         let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
         has_input = false;
-        let mut wait = SLICE.min(due);
-        while event::poll(wait)? {
-            wait = Duration::ZERO;
+        wait_for_input(&input, SLICE.min(due))?;
+        while event::poll(Duration::ZERO)? {
             has_input = true;
             if !handle(event::read()?, &mut view, stage)? {
                 return Ok(());
@@ -93,7 +106,30 @@ fn refresh(
     Ok(())
 }
 
-/// Handles a key, or the mouse. Returns false for the end of the view.
+/// Returns the terminal that crossterm reads.
+fn input() -> io::Result<OwnedFd> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() { stdin.as_fd().try_clone_to_owned() } else { File::open("/dev/tty").map(OwnedFd::from) }
+}
+
+/// Waits for input on the terminal, or for the time.
+///
+/// # Errors
+/// `UnexpectedEof` if the terminal has been closed: crossterm would read its end forever, and use a whole core.
+fn wait_for_input(terminal: &OwnedFd, time: Duration) -> io::Result<()> {
+    let mut terminal = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut terminal, PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO)) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let closed = PollFlags::POLLHUP | PollFlags::POLLERR;
+    if terminal[0].revents().is_some_and(|events| events.intersects(closed)) {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the terminal has been closed"));
+    }
+    Ok(())
+}
+
+/// Handles a key, or the mouse. Returns false to end the view.
 fn handle(event: Event, view: &mut View, stage: &mut dyn Stage) -> io::Result<bool> {
     let action = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => None,

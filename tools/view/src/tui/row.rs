@@ -24,7 +24,7 @@ pub(super) enum Numbers {
     Raw,
 }
 
-/// Line of the list, with what it shows.
+/// Line of the list, with the data that it shows.
 #[derive(Debug)]
 pub(super) enum Row<'a> {
     Agent(&'a Agent),
@@ -77,7 +77,7 @@ fn no_values(shown: &Shown) -> Cow<'static, str> {
     }
 }
 
-/// Returns a line that fits into an area. An ellipsis replaces what is cut off.
+/// Returns a line that fits into an area. An ellipsis replaces the truncated part.
 pub(super) fn line(text: &str, style: Style, area: Rect) -> Line<'static> {
     Line::styled(cut(text, area.width.into()), style)
 }
@@ -133,7 +133,7 @@ fn draw_metric(metric: &Metric, area: Rect, buf: &mut Buffer) {
     line(&desc, Style::new().fg(Color::Cyan), words).render(words, buf);
 }
 
-/// Draws a metric in one line: with its value if it has one, or else with the number of its instances.
+/// Draws a metric in one line: with its only value, or with the number of its instances.
 fn draw_folded(shown: &Shown, numbers: Numbers, area: Rect, buf: &mut Buffer) {
     let name = area.width / 2;
     let [_, name, rest] = Layout::horizontal([Length(1), Length(name), Fill(1)]).areas(area);
@@ -213,7 +213,7 @@ fn draw_numbers(desc: &Desc, series: &Series, numbers: Numbers, area: Rect, buf:
     sparkline(numbers, course, floor).fg(Color::LightBlue).render(course, buf);
 }
 
-/// Returns the numbers of a course, and a number that is not above its lowest bar. The bars of rates begin at zero.
+/// Returns the numbers of a course, and an upper limit for its lowest bar. The bars of rates begin at zero.
 pub(super) fn course_of<'s>(desc: &Desc, series: &'s Series, numbers: Numbers) -> (&'s VecDeque<Option<f64>>, f64) {
     match (desc.semantics, numbers) {
         (Semantics::Counter, Numbers::Rates) => (&series.course, 0.0),
@@ -229,18 +229,16 @@ pub(super) fn sparkline(course: &VecDeque<Option<f64>>, area: Rect, floor: f64) 
     let highest = u64::from(area.height.max(1)) * 8;
     let high = shown().flatten().fold(f64::NEG_INFINITY, f64::max);
     let low = shown().flatten().fold(floor, f64::min);
-    let bar = |v: f64| match high - low {
-        // Differences within rounding errors do not count.
-        span if span <= 1e-9 * high.abs().max(low.abs()) => {
-            if high == 0.0 {
-                1
-            } else {
-                highest / 2
-            }
-        }
-        span => 1 + ((v - low) / span * (highest - 1) as f64).round() as u64,
-    };
-    let bars = shown().map(|v| v.map(bar));
+    let span = high - low;
+    // Differences within rounding errors do not count.
+    let is_flat = span <= 1e-9 * high.abs().max(low.abs());
+    let bars = shown().map(|v| {
+        v.map(|v| match is_flat {
+            true if high == 0.0 => 1,
+            true => highest / 2,
+            false => 1 + ((v - low) / span * (highest - 1) as f64).round() as u64,
+        })
+    });
     Sparkline::default().data(bars).max(highest).direction(RenderDirection::RightToLeft)
 }
 

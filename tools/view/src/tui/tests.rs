@@ -216,7 +216,7 @@ fn tab_shows_the_next_agent_and_a_question_mark_the_keys() {
     assert!(screen(&mut view, 80, 4)[0].starts_with(" ✖ other"));
     act(&mut view, Action::NextAgent);
     assert!(screen(&mut view, 80, 4)[0].starts_with(" ● demo"));
-    // The last agent may be too short to begin at the top.
+    // If the last agent has few lines, its heading cannot be at the top.
     for (first, at) in [(" demo.level", " ✖ other"), (" ● demo", " ● demo")] {
         act(&mut view, Action::NextAgent);
         assert!(screen(&mut view, 80, 11)[0].starts_with(first));
@@ -322,7 +322,7 @@ fn history_of_a_value() {
     assert_eq!(shown[4], format!(" 5{}█", " ".repeat(75)));
     assert!(shown[8].starts_with(" 3 ") && shown[8].ends_with("█▁"), "{shown:?}");
     assert_eq!(shown[9], " least 3 · mean 4 · most 5 · the last 2 samples");
-    // The next value, past the heading in between: a text has no history.
+    // The next value, after the heading in between. The text is skipped, because a text has no history.
     assert_eq!(keys(&mut view, &[KeyCode::Down], 12)[0], " demo.level  right");
     assert_eq!(keys(&mut view, &[KeyCode::Down], 12)[0], " The value has no history: it is gone, or no number.");
     keys(&mut view, &[KeyCode::Up, KeyCode::Up, KeyCode::Up], 12);
@@ -353,7 +353,7 @@ fn the_mouse_selects_and_opens() {
     }
 }
 
-/// Recording that notes what it is told.
+/// Recording that stores the commands it receives.
 struct Recorded {
     agents: [Agent; 2],
     steered: Vec<Steer>,

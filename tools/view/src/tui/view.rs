@@ -1,4 +1,4 @@
-//! Screen: its head, the list or what is shown in its place, and its foot.
+//! Screen: its head, the list or another page in its place, and its foot.
 
 use std::time::Duration;
 
@@ -12,10 +12,9 @@ use super::keys::{Action, Direction, KEYS};
 use super::row::{Numbers, Row, columns, line};
 use super::{about, history};
 use crate::fleet::Agent;
-use crate::model::Series;
 use crate::time::local;
 
-/// What is shown below the head.
+/// Page below the head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Page {
     List,
@@ -47,17 +46,17 @@ pub(super) struct View {
     time: Stamp,
     arrangement: Arrangement,
     numbers: Numbers,
-    /// Lines of the list when it was drawn last.
+    /// Lines of the list when it was last drawn.
     lines: Vec<Place>,
-    /// Selected line, and what it is about.
+    /// Number of the selected line. [`View::selected`] identifies the line.
     cursor: usize,
     selected: Option<Key>,
-    /// First line of the list that is shown.
+    /// Number of the first shown line of the list.
     top: usize,
-    /// Number of lines of the list that were shown last.
+    /// Number of lines of the list that were last shown.
     height: usize,
     page: Page,
-    /// First line of a help text that is shown.
+    /// Number of the first shown line of a help text.
     scrolled: u16,
     prompt: Option<Prompt>,
     /// Text to search for.
@@ -87,7 +86,7 @@ impl View {
         }
     }
 
-    /// Sets what the head says: direction and speed of a replay, and the time of the sample.
+    /// Sets the text of the head: direction and speed of a replay, and the time of the sample.
     pub(super) fn set_course(&mut self, course: Option<String>, time: Stamp) {
         (self.course, self.time) = (course, time);
     }
@@ -97,14 +96,14 @@ impl View {
         self.prompt.is_some()
     }
 
-    /// Returns the metric whose help is shown but has not arrived, by the numbers of agent and metric.
+    /// Returns the metric whose help is shown but has not arrived, as the indexes of agent and metric.
     pub(super) fn needs_help(&self, agents: &[Agent]) -> Option<(usize, usize)> {
         let Page::About(key) = self.page else { return None };
         let shown = shown(agents, key.agent, key.metric)?;
         if shown.metric.help.is_some() { None } else { Some((key.agent, key.metric?)) }
     }
 
-    /// Does what a key or the mouse asks for. Returns false for the end of the view.
+    /// Executes the action of a key or of the mouse. Returns false to end the view.
     #[must_use]
     pub(super) fn act(&mut self, action: Action, agents: &[Agent]) -> bool {
         match action {
@@ -184,7 +183,7 @@ impl View {
         }
     }
 
-    /// Selects a line. What it is about is found when the list is drawn.
+    /// Selects a line. Its subject is determined when the list is drawn.
     fn select(&mut self, line: usize) {
         self.cursor = line;
         self.selected = None;
@@ -256,7 +255,7 @@ impl View {
         }
     }
 
-    /// Moves the cursor to another line with the sought text, beyond the end from the start.
+    /// Moves the cursor to another line with the sought text. At the end, continues from the start.
     fn search(&mut self, direction: Direction, agents: &[Agent]) {
         let lines = self.lines.len();
         if self.sought.is_empty() || lines == 0 {
@@ -311,7 +310,7 @@ impl View {
         draw_bar(&self.hint(), &hidden, foot, frame);
     }
 
-    /// Finds the lines of the list, the selected one among them, and the first one that is shown.
+    /// Determines the lines of the list, the selected one among them, and the first shown one.
     fn arrange(&mut self, agents: &[Agent], height: usize) {
         self.lines = self.arrangement.lines(agents);
         self.height = height;
@@ -319,17 +318,17 @@ impl View {
         self.cursor = self.cursor.min(last);
         if let Some(key) = self.selected {
             let is_it = |place: &Place| place.key(agents) == key;
-            // It has mostly not moved.
+            // In most cases it has not moved.
             if !self.lines.get(self.cursor).is_some_and(is_it) {
                 self.cursor = self.lines.iter().position(is_it).unwrap_or(self.cursor);
             }
         }
         let key = self.lines.get(self.cursor).map(|place| place.key(agents));
-        // While a filter is typed, it may leave out the selected line for a moment.
+        // While a filter is typed, it may temporarily leave out the selected line.
         if self.prompt.is_none() || self.selected.is_none() {
             self.selected = key;
         }
-        // The first line gives way to the heading above it, so the selected one is not the first unless it is a heading.
+        // The heading above replaces the first line, so the selected line is not the first one unless it is a heading.
         let is_heading = self.lines.get(self.cursor).is_some_and(|place| place.is_heading());
         let above = if is_heading { self.cursor } else { self.cursor.saturating_sub(1) };
         self.top = self.top.min(above).max((self.cursor + 1).saturating_sub(height));
@@ -361,8 +360,7 @@ impl View {
         let found = key.and_then(|key| {
             let shown = shown(agents, key.agent, key.metric)?;
             let values = shown.values.as_ref().ok()?;
-            let is_it = |series: &&Series| key.inst.is_none() || key.inst == Some(series.inst);
-            let series = values.iter().find(is_it)?;
+            let series = values.iter().find(|series| key.inst.is_none() || key.inst == Some(series.inst))?;
             series.value.number()?;
             Some((shown, shown.metric.desc.as_ref().ok()?, series))
         });

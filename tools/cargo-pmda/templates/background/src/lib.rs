@@ -10,8 +10,7 @@ use pmda::PollSet;
 use pmda::clap::{self, Args as _, FromArgMatches as _};
 use pmda::prelude::*;
 
-// Archives refer to metrics by number, so a number keeps its meaning when metrics are added or
-// removed.
+// Archives refer to metrics by number, so do not reuse or change a number when you add or remove metrics.
 const FILES: Item = Item::new(0, 0);
 const BYTES: Item = Item::new(0, 1);
 const AGE: Item = Item::new(0, 2);
@@ -56,7 +55,7 @@ impl Agent for Template {
         let Options { dir, every } = Options::from_arg_matches(setup.options())?;
         // pmcd waits until `is_ready`. Otherwise the first clients, and Install, find no values.
         setup.not_ready();
-        // `stdpmid`, the list of domains of the host, has it after the installation.
+        // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
         let files = setup
             .metric("template.files", FILES, Type::U64)
@@ -83,8 +82,7 @@ impl Agent for Template {
         Ok(Template { usage })
     }
 
-    /// Supplies the value of a metric. `latest` never waits: it fails with the error of the last
-    /// read, if that failed.
+    /// Supplies the value of a metric. `latest` never waits: if the last read has failed, it returns the error.
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
             FILES => out.put(self.usage.latest()?.files),
@@ -98,14 +96,14 @@ impl Agent for Template {
         self.usage.is_ready()
     }
 
-    /// Wakes the agent as soon as the first snapshot is there, to tell pmcd that it is ready.
+    /// Wakes the agent when the first snapshot has arrived, so that pmcd is notified that the agent is ready.
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
         set.first(&self.usage);
     }
 }
 
-/// Counts the files in a directory and below. Directories that pmcd's user may not read count
-/// nothing, apart from the first.
+/// Counts the files in a directory and below. Directories that pmcd's user may not read are skipped, except for the
+/// first one.
 fn count(dir: &Path) -> io::Result<Usage> {
     let mut usage = Usage::default();
     for entry in fs::read_dir(dir)?.flatten() {

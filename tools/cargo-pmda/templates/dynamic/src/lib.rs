@@ -8,7 +8,7 @@ use pmda::prelude::*;
 
 /// The name below which the metrics are.
 const ROOT: &str = "template.vm";
-// This metric is there in any case. Its cluster is not that of the dynamic metrics.
+// This metric always exists. Its cluster differs from that of the dynamic metrics.
 const LINES: Item = Item::new(0, 0);
 /// Cluster of the dynamic metrics.
 const CLUSTER: u16 = 1;
@@ -26,7 +26,7 @@ impl Agent for Template {
     const DOMAIN: u16 = 510;
 
     fn new(setup: &mut Setup) -> Start<Self> {
-        // `stdpmid`, the list of domains of the host, has it after the installation.
+        // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
         let lines = setup
             .metric("template.lines", LINES, Type::U64)
@@ -41,7 +41,7 @@ impl Agent for Template {
         })
     }
 
-    /// The metrics that come and go.
+    /// Returns the metrics that are added and removed while the agent runs.
     fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {
         [&self.names as &dyn Catalog]
     }
@@ -56,7 +56,7 @@ impl Agent for Template {
         Ok(())
     }
 
-    /// Supplies the value of a metric, be it declared in `new` or dynamic.
+    /// Supplies the value of a metric, declared in `new` or dynamic.
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
             LINES => out.put(self.values.len() as u64),
@@ -66,7 +66,7 @@ impl Agent for Template {
 }
 
 impl Template {
-    /// Adopts the lines of the source: new ones become metrics, and metrics without a line go.
+    /// Reads the lines of the source. New lines become metrics, and metrics without a line are removed.
     fn read(&mut self, text: &str) {
         let mut old = std::mem::take(&mut self.values);
         for line in text.lines() {
@@ -92,19 +92,18 @@ impl Template {
         }
     }
 
-    /// Adds a metric under the next free number. The order of the source decides about the numbers.
-    /// Archives refer to metrics by number: a source with another order after each restart needs
-    /// numbers that are kept, for example in a `Cache` with a file.
+    /// Adds a metric under the next free number. The order of the source determines the numbers. Archives refer to
+    /// metrics by number. If the order of a source changes with restarts, keep the numbers, for example in a `Cache`
+    /// with a file.
     fn add(&mut self, name: &str, old: &HashMap<Item, u64>) -> Option<Item> {
         let mut items = (0..=Item::MAX_ITEM).map(|number| Item::new(CLUSTER, number));
-        let free = |item: &Item| !self.values.contains_key(item) && !old.contains_key(item);
-        let item = items.find(free)?;
+        let item = items.find(|item| !self.values.contains_key(item) && !old.contains_key(item))?;
         let mut metric = MetricDef::new(name, item, Type::U64);
         metric.help(
             "A line of /proc/vmstat",
             "The kernel's documentation explains the names.",
         );
-        // The names of events begin so. Their numbers only grow, and tools show their rates.
+        // These are the names of events. Their numbers only grow, and tools show their rates.
         if name.starts_with(&format!("{ROOT}.pg")) {
             metric.counter().units(Units::COUNT);
         }

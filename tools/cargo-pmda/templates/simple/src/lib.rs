@@ -5,8 +5,8 @@ use std::fs;
 use pmda::clap::{self, Args as _, FromArgMatches as _};
 use pmda::prelude::*;
 
-// The numbers of the metrics: cluster and item. Archives refer to metrics by number, so a number
-// keeps its meaning when metrics are added or removed.
+// The numbers of the metrics: cluster and item. Archives refer to metrics by number, so do not reuse or change a number
+// when you add or remove metrics.
 const FETCHES: Item = Item::new(0, 0);
 const LOAD: Item = Item::new(0, 1);
 const LIMIT: Item = Item::new(0, 2);
@@ -37,10 +37,10 @@ impl Agent for Template {
         Options::augment_args(command)
     }
 
-    /// Declares the metrics. A metric is an instant value without a unit unless it says otherwise.
+    /// Declares the metrics. By default, a metric is an instant value without a unit.
     fn new(setup: &mut Setup) -> Start<Self> {
         let options = Options::from_arg_matches(setup.options())?;
-        // `stdpmid`, the list of domains of the host, has it after the installation.
+        // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
 
         let fetches = setup.metric("template.fetches", FETCHES, Type::U64);
@@ -69,7 +69,7 @@ impl Agent for Template {
         })
     }
 
-    /// Runs once for each request, before `fetch` runs for each metric of it.
+    /// Runs once for each request, before `fetch` runs for each of the request's metrics.
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         if let Request::Fetch(_) = request {
             self.fetches += 1;
@@ -88,7 +88,7 @@ impl Agent for Template {
         }
     }
 
-    /// Applies a value that a client stores. Only metrics that are `storable` get here.
+    /// Applies a value that a client stores. This is called only for metrics that are `storable`.
     fn store(&mut self, _: Item, _: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
         let limit: f64 = value.try_into()?;
         if limit.is_nan() || limit < 0.0 {

@@ -7,7 +7,7 @@ use pmda::prelude::*;
 
 const INTERFACE: Serial = Serial::new(0);
 
-/// A column of the table: a metric, and where its values are in a line of /proc/net/dev.
+/// A column of the table: a metric, and the position of its values in a line of /proc/net/dev.
 struct Column {
     name: &'static str,
     item: Item,
@@ -17,8 +17,7 @@ struct Column {
     help: &'static str,
 }
 
-// Archives refer to metrics by number, so a number keeps its meaning when columns are added or
-// removed.
+// Archives refer to metrics by number, so do not reuse or change a number when you add or remove columns.
 #[rustfmt::skip]
 const COLUMNS: [Column; 4] = [
     Column { name: "template.in.bytes", item: Item::new(0, 0), units: Units::BYTES, place: 0, help: "Bytes received" },
@@ -42,7 +41,7 @@ impl Agent for Template {
     const DOMAIN: u16 = 510;
 
     fn new(setup: &mut Setup) -> Start<Self> {
-        // `stdpmid`, the list of domains of the host, has it after the installation.
+        // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
         setup.indom(INTERFACE).help(
             "Network interfaces",
@@ -52,22 +51,22 @@ impl Agent for Template {
             let metric = setup
                 .metric(column.name, column.item, Type::U64)
                 .indom(INTERFACE);
-            // PCP's tools show a counter as a rate: here, what was received or sent in a second.
+            // PCP's tools show a counter as a rate: here, the amount received or sent per second.
             metric.counter().units(column.units);
             metric.help(
                 column.help,
                 "Counted since the interface exists, in /proc/net/dev.",
             );
         }
-        // An interface that comes back gets the number that it had. To keep numbers over restarts
-        // as well, use Cache::open(id, setup.config()), and save() after changes.
+        // An interface that reappears keeps its number. To keep numbers over restarts as well, use Cache::open(id,
+        // setup.config()), and save() after changes.
         Ok(Template {
             rows: Cache::new(setup.indom_id(INTERFACE)),
         })
     }
 
-    /// Reads the table once for all metrics of a request. A client that has values asks for the
-    /// names of their instances next, so the table stays as it is for other requests.
+    /// Reads the table once for all metrics of a request. After values, a client requests the names of their instances,
+    /// so other requests do not change the table.
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         if matches!(request, Request::Fetch(_)) || self.rows.is_empty() {
             let text = fs::read_to_string("/proc/net/dev")?;
@@ -83,7 +82,7 @@ impl Agent for Template {
         Some(&self.rows)
     }
 
-    /// Supplies the values of a metric: one for each interface that the client asks for.
+    /// Supplies the values of a metric: one for each interface that the client requests.
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         let column = COLUMNS
             .iter()
@@ -93,7 +92,7 @@ impl Agent for Template {
     }
 }
 
-/// Returns the rows of the file, without those that lack a number that a column needs.
+/// Returns the rows of the file, except rows without a number in one of the columns.
 fn parse(text: &str) -> impl Iterator<Item = (&str, Row)> {
     let needed = COLUMNS
         .iter()
@@ -133,7 +132,7 @@ mod tests {
         let mut agent = Local::<Template>::collector().unwrap();
         let columns = COLUMNS.map(|column| agent.metric(column.name).unwrap());
         for column in columns {
-            // Where there is no network, there may be no interface either.
+            // A host without a network may have no interface.
             let count = agent.values(column).unwrap().iter().count();
             let rows = &agent.channel_mut().engine_mut().agent_mut().rows;
             assert_eq!(count, rows.active_len());

@@ -307,6 +307,10 @@ impl Fake {
 
     fn answer(&mut self, out: &mut Vec<u8>, pdu: Pdu<'_>) -> pmapi::Result {
         match pdu {
+            Pdu::DescReq(_) if [Flaw::NeverReady, Flaw::Busy].contains(&self.flaw) && !self.was_busy => {
+                self.was_busy = true;
+                Err(Error::PMDANOTREADY)
+            }
             Pdu::DescReq(request) => {
                 let mut desc = request.pmid.and_then(|id| self.desc(id)).ok_or(Error::PMID)?;
                 match (self.flaw, &*desc.pmid.to_string()) {
@@ -321,10 +325,6 @@ impl Fake {
                     _ => {}
                 }
                 DescPdu { desc }.encode(out, 0)
-            }
-            Pdu::InstanceReq(_) if [Flaw::NeverReady, Flaw::Busy].contains(&self.flaw) && !self.was_busy => {
-                self.was_busy = true;
-                Err(Error::PMDANOTREADY)
             }
             Pdu::InstanceReq(request) => self.instance(out, &request),
             Pdu::TextReq(request) => Text { ident: 0, text: self.text(request)? }.encode(out, 0),

@@ -12,9 +12,13 @@ use pmda::prelude::*;
 use super::{Finding, Limits, Report, Rule, check};
 use agent::{Fake, Flaw, names};
 
-fn found(flaw: Flaw, answer: Duration) -> Vec<Finding> {
+fn report(flaw: Flaw, answer: Duration) -> Report {
     let limits = Limits { answer, timeout: Duration::from_secs(60), stores: true };
-    check(Collector::new(Fake::new(flaw)), &names(), limits).findings
+    check(Collector::new(Fake::new(flaw)), &names(), limits)
+}
+
+fn found(flaw: Flaw, answer: Duration) -> Vec<Finding> {
+    report(flaw, answer).findings
 }
 
 /// Returns the only finding.
@@ -28,7 +32,9 @@ fn only(flaw: Flaw) -> String {
 #[test]
 fn an_agent_without_flaws() {
     assert_eq!(found(Flaw::None, Duration::from_secs(60)), []);
-    assert_eq!(found(Flaw::Busy, Duration::from_secs(60)), []);
+    // Nothing is left out of an agent that is not ready at first.
+    let [ready, busy] = [Flaw::None, Flaw::Busy].map(|flaw| report(flaw, Duration::from_secs(60)));
+    assert_eq!(ready, busy);
 }
 
 #[test]
@@ -123,14 +129,25 @@ fn values_that_fail_are_named_with_the_reason() {
              and its log has the place)",
         ]
     );
-    assert_eq!(report.to_string(), "6 metrics, 1 value, 4 breaches");
+    assert_eq!(
+        report.to_string(),
+        "6 metrics, 1 value, 1 without a value (bad.absent: Missing metric value(s)), 4 breaches"
+    );
 }
 
 #[test]
 fn a_check_says_what_it_has_checked() {
-    let report = |findings, metrics, values| Report { findings, metrics, values }.to_string();
+    let with = |findings, metrics, values, without: &[&str]| {
+        let without = without.iter().map(|metric| (*metric).to_owned()).collect();
+        Report { findings, metrics, values, without }.to_string()
+    };
+    let report = |findings, metrics, values| with(findings, metrics, values, &[]);
     assert_eq!(report(Vec::new(), 5, 9), "5 metrics, 9 values, all well");
     assert_eq!(report(Vec::new(), 1, 0), "1 metric, 0 values, all well");
     let finding = Finding { rule: Rule::NoHelp, subject: String::new(), detail: String::new() };
     assert_eq!(report(vec![finding], 0, 1), "0 metrics, 1 value, 1 breach");
+    let none = with(Vec::new(), 2, 1, &["a.b: no instances"]);
+    assert_eq!(none, "2 metrics, 1 value, 1 without a value (a.b: no instances), all well");
+    let none = with(Vec::new(), 2, 0, &["a.b: no instances", "a.c: No such file or directory"]);
+    assert_eq!(none, "2 metrics, 0 values, 2 without a value (a.b: no instances; …), all well");
 }

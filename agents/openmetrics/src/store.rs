@@ -1,0 +1,216 @@
+//! The files of tables. Threads write them, so that neither requests nor readings wait for the disk.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pmapi::{Domain, file};
+use tracing::error;
+
+/// Largest file that is read, in bytes.
+const LONGEST: u64 = 256 << 20;
+/// Most threads that write. File systems make the changes of several threads permanent together.
+const THREADS: usize = 4;
+/// Longest time that the end of the agent waits for the disk.
+const LAST: Duration = Duration::from_secs(60);
+/// Time after which files that could not be written are written again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// The directory of the tables, and their contents that are not written yet.
+#[derive(Debug)]
+pub(crate) struct Store {
+    dir: PathBuf,
+    domain: Domain,
+    state: Mutex<State>,
+    /// Notified when the last thread that writes ends.
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Contents by number, each until it is written.
+    unwritten: HashMap<u32, Unwritten>,
+    /// Numbers of the files to write now. The others of `unwritten` could not be written.
+    due: Vec<u32>,
+    /// Number of threads.
+    threads: usize,
+    /// Time of the last failure.
+    failed: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Unwritten {
+    content: Arc<[u8]>,
+    is_due: bool,
+    /// Whether a thread writes this content, or an older one. Another thread could then replace a newer file.
+    is_busy: bool,
+}
+
+/// Whether a file was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Written {
+    Yes,
+    No,
+}
+
+impl Store {
+    pub(crate) fn new(dir: PathBuf, domain: Domain) -> Arc<Store> {
+        Arc::new(Store { dir, domain, state: Mutex::default(), ended: Condvar::new() })
+    }
+
+    /// Returns the path of a table's file. The number is that of a source, or of an instance domain.
+    pub(crate) fn path(&self, number: u32) -> PathBuf {
+        self.dir.join(format!("{}.{number}.py", self.domain.get()))
+    }
+
+    /// Returns the content that a table was last saved with.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub(crate) fn load(&self, number: u32) -> io::Result<Vec<u8>> {
+        if let Some(unwritten) = self.lock().unwritten.get(&number) {
+            return Ok(unwritten.content.to_vec());
+        }
+        file::read(&self.path(number), LONGEST)
+    }
+
+    /// Lets a thread write the content of a table. An older content that no thread has begun to write is dropped.
+    pub(crate) fn save(self: &Arc<Self>, number: u32, content: Vec<u8>) {
+        let mut state = self.lock();
+        let is_busy = state.unwritten.get(&number).is_some_and(|before| before.is_busy);
+        let new = Unwritten { content: content.into(), is_due: true, is_busy };
+        let before = state.unwritten.insert(number, new);
+        if !is_busy && before.is_none_or(|before| !before.is_due) {
+            state.due.push(number);
+        }
+        self.start(state);
+    }
+
+    /// Writes files again that could not be written some time ago.
+    pub(crate) fn retry(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if state.threads > 0 || state.failed.is_none_or(|failed| failed.elapsed() < RETRY) {
+            return;
+        }
+        state.failed = None;
+        state.due = state.unwritten.keys().copied().collect();
+        state.unwritten.values_mut().for_each(|unwritten| unwritten.is_due = true);
+        self.start(state);
+    }
+
+    /// Waits until all files have been written, or could not be written. A disk that hangs is not waited for.
+    pub(crate) fn flush(&self) {
+        let (begin, mut state) = (Instant::now(), self.lock());
+        while state.threads > 0 && begin.elapsed() < LAST {
+            state = self.ended.wait_timeout(state, LAST).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a thread that writes, unless there are enough. If there can be no thread, the caller writes.
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.threads >= THREADS || state.due.is_empty() {
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let own = Arc::clone(self);
+        if pmapi::thread::spawn("writer", move || own.write()).is_err() {
+            self.write();
+        }
+    }
+
+    /// Writes files until none is due.
+    fn write(&self) {
+        let mut state = self.lock();
+        while let Some(number) = state.due.pop() {
+            let Some(unwritten) = state.unwritten.get_mut(&number) else { continue };
+            (unwritten.is_due, unwritten.is_busy) = (false, true);
+            let content = Arc::clone(&unwritten.content);
+            drop(state);
+            // A file is replaced by renaming a new one, so an agent that is killed meanwhile leaves the old file. The new
+            // file does not follow links, which another user may have put in its place.
+            let path = self.path(number);
+            let written = file::replace(&path, &content);
+            if let Err(e) = &written {
+                error!("{}: {e}: new names may get other numbers after a restart", path.display());
+            }
+            state = self.lock();
+            state.written(number, if written.is_ok() { Written::Yes } else { Written::No });
+        }
+        // The memory for very many files is not needed again.
+        state.unwritten.shrink_to_fit();
+        state.due.shrink_to_fit();
+        state.threads -= 1;
+        if state.threads == 0 {
+            self.ended.notify_all();
+        }
+    }
+}
+
+impl State {
+    /// Records the outcome of writing a file.
+    fn written(&mut self, number: u32, written: Written) {
+        let Some(unwritten) = self.unwritten.get_mut(&number) else { return };
+        unwritten.is_busy = false;
+        match written {
+            _ if unwritten.is_due => self.due.push(number),
+            Written::Yes => _ = self.unwritten.remove(&number),
+            Written::No => self.failed = Some(Instant::now()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn store(dir: &std::path::Path) -> Arc<Store> {
+        Store::new(dir.to_owned(), Domain::new(144).unwrap())
+    }
+
+    #[test]
+    fn the_last_content_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        for round in 0..100_u32 {
+            for number in 0..5 {
+                store.save(number, round.to_string().into_bytes());
+                assert_eq!(store.load(number).unwrap(), round.to_string().as_bytes());
+            }
+        }
+        store.flush();
+        assert!(store.lock().unwritten.is_empty());
+        for number in 0..5 {
+            assert_eq!(fs::read(dir.path().join(format!("144.{number}.py"))).unwrap(), b"99");
+        }
+    }
+
+    /// A content that cannot be written is kept, and written when that is possible.
+    #[test]
+    fn a_directory_that_is_missing_for_some_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let store = store(&missing);
+        store.save(1, b"one".to_vec());
+        store.flush();
+        assert_eq!(store.load(1).unwrap(), b"one");
+        fs::create_dir(&missing).unwrap();
+        store.retry();
+        store.flush();
+        assert!(!missing.join("144.1.py").exists(), "it is too early");
+        store.lock().failed = Instant::now().checked_sub(RETRY);
+        store.retry();
+        store.flush();
+        assert_eq!(fs::read(missing.join("144.1.py")).unwrap(), b"one");
+        assert!(store.lock().unwritten.is_empty());
+    }
+}

@@ -1,0 +1,258 @@
+//! The functions that describe, start and stop an export: `mmv_stats_init(3)`, `mmv_stats_registry(3)`,
+//! `mmv_stats_start(3)`, `mmv_stats_stop(3)`.
+//!
+//! Functions that return a pointer return null with `errno` set when they fail. Functions that return an `int` return
+//! -1.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+
+use libc::{EFAULT, EINVAL};
+
+use super::arrays::{CIndom, CMetric, CName, InPlace, Pointer, help, indoms, metrics};
+use super::text::{guarded, reported, text};
+use crate::handle::Handle;
+use crate::label::{Label, Level, OPTIONAL, payload};
+use crate::own::Metric;
+use crate::plan::{Metrics, Names, Plan};
+use crate::registry::{self, Registry};
+use crate::sys::{KeepThread, check_memory};
+use crate::{file, fork};
+
+/// Identifier that means no instance (`PM_IN_NULL`).
+const NO_INSTANCE: i32 = -1;
+
+/// Units and scale (`pmUnits`), a structure of bit fields in one word.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Units(u32);
+
+/// Starts an export from arrays of either form.
+///
+/// # Safety
+/// As for [`metrics`], [`indoms`] and [`text`].
+unsafe fn init<N: CName>(
+    (name, cluster, flags): (*const c_char, c_int, c_int),
+    names: Names,
+    (all_metrics, metric_count): (*const CMetric<N>, c_int),
+    (all_indoms, indom_count): (*const CIndom<N>, c_int),
+) -> *mut c_void {
+    let _whole = KeepThread::new();
+    reported(ptr::null_mut(), || {
+        check_memory(0)?;
+        fork::watch();
+        // SAFETY: by this function's contract.
+        let name = unsafe { text(name) }.ok_or(EFAULT)?;
+        let plan = Plan {
+            cluster,
+            flags: flags as u32,
+            // SAFETY: by this function's contract.
+            metrics: Metrics::Read(unsafe { metrics(all_metrics, metric_count) }?),
+            // SAFETY: by this function's contract.
+            indoms: unsafe { indoms(all_indoms, indom_count) }?,
+            labels: &[],
+            labelled: false,
+            names,
+        };
+        Ok(Handle::start(&plan, file::path(name))?.0)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_init(
+    name: *const c_char,
+    cluster: c_int,
+    flags: c_int,
+    metrics: *const CMetric<InPlace>,
+    metric_count: c_int,
+    indoms: *const CIndom<InPlace>,
+    indom_count: c_int,
+) -> *mut c_void {
+    // SAFETY: the assumptions of this module.
+    unsafe { init((name, cluster, flags), Names::Arrays, (metrics, metric_count), (indoms, indom_count)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats2_init(
+    name: *const c_char,
+    cluster: c_int,
+    flags: c_int,
+    metrics: *const CMetric<Pointer>,
+    metric_count: c_int,
+    indoms: *const CIndom<Pointer>,
+    indom_count: c_int,
+) -> *mut c_void {
+    // SAFETY: the assumptions of this module.
+    unsafe { init((name, cluster, flags), Names::Pointers, (metrics, metric_count), (indoms, indom_count)) }
+}
+
+/// Ends the export of a handle. Ignores the name, except that Perl's module passes the two arguments in the wrong
+/// order.
+#[unsafe(no_mangle)]
+extern "C" fn _mmv_stats_stop(name: *const c_char, handle: *mut c_void) {
+    let _whole = KeepThread::new();
+    guarded((), || {
+        if !Handle::stop(handle.addr()) {
+            Handle::stop(name.addr());
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_registry(name: *const c_char, cluster: c_int, flags: c_int) -> *mut c_void {
+    reported(ptr::null_mut(), || {
+        // SAFETY: the assumptions of this module.
+        let name = unsafe { text(name) }.ok_or(EFAULT)?;
+        fork::watch_forks();
+        registry::create(name, cluster, flags as u32)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn _mmv_stats_start(registry: *mut c_void) -> *mut c_void {
+    let _whole = KeepThread::new();
+    reported(ptr::null_mut(), || {
+        check_memory(0)?;
+        fork::watch();
+        registry::start(registry.addr())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn _mmv_stats_reset(registry: *mut c_void) {
+    let _whole = KeepThread::new();
+    guarded((), || registry::reset(registry.addr()));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn _mmv_stats_free(registry: *mut c_void) {
+    let _whole = KeepThread::new();
+    guarded((), || registry::free(registry.addr()));
+}
+
+/// Calls `add` with a registry. Returns 0, or -1 with `errno` set.
+fn add_to(registry: *mut c_void, add: impl FnOnce(&mut Registry) -> Result<(), i32>) -> c_int {
+    reported(-1, || registry::change(registry.addr(), add)?.map(|()| 0))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_add_metric(
+    registry: *mut c_void,
+    name: *const c_char,
+    item: c_int,
+    ty: c_int,
+    semantics: c_int,
+    units: Units,
+    serial: c_int,
+    short: *const c_char,
+    long: *const c_char,
+) -> c_int {
+    add_to(registry, |registry| {
+        // SAFETY: the assumptions of this module.
+        let (name, help) = unsafe { (text(name).ok_or(EINVAL)?, help(short, long)) };
+        let (item, serial, units) = (item as u32, serial as u32, units.0);
+        registry.add_metric(&Metric { name, item, ty, semantics, units, serial, help })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_add_indom(
+    registry: *mut c_void,
+    serial: c_int,
+    short: *const c_char,
+    long: *const c_char,
+) -> c_int {
+    add_to(registry, |registry| {
+        // SAFETY: the assumptions of this module.
+        registry.add_indom(serial as u32, unsafe { help(short, long) })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_add_instance(
+    registry: *mut c_void,
+    serial: c_int,
+    id: c_int,
+    name: *const c_char,
+) -> c_int {
+    add_to(registry, |registry| {
+        // SAFETY: the assumptions of this module.
+        registry.add_instance(serial as u32, id, unsafe { text(name) }.ok_or(EINVAL)?)
+    })
+}
+
+/// Subject of a label: its level and identifiers. Without an identifier, the subject is the registry's cluster.
+struct Subject(Level, Option<c_int>, c_int);
+
+/// Adds a label to a registry.
+///
+/// # Safety
+/// As for [`text`].
+unsafe fn add_label(
+    registry: *mut c_void,
+    Subject(level, identity, internal): Subject,
+    (name, value): (*const c_char, *const c_char),
+    ty: c_int,
+    optional: c_int,
+) -> c_int {
+    add_to(registry, |registry| {
+        // SAFETY: by this function's contract.
+        let (name, value) = unsafe { (text(name).ok_or(EINVAL)?, text(value).ok_or(EINVAL)?) };
+        let flags = level as u32 | if optional == 0 { 0 } else { OPTIONAL };
+        let identity = identity.unwrap_or(registry.cluster()) as u32;
+        check_memory(0)?;
+        registry.add_label(Label { flags, identity, internal, payload: payload(name, value, ty)? })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_add_registry_label(
+    registry: *mut c_void,
+    name: *const c_char,
+    value: *const c_char,
+    ty: c_int,
+    optional: c_int,
+) -> c_int {
+    // SAFETY: the assumptions of this module.
+    unsafe { add_label(registry, Subject(Level::Cluster, None, NO_INSTANCE), (name, value), ty, optional) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_add_indom_label(
+    registry: *mut c_void,
+    serial: c_int,
+    name: *const c_char,
+    value: *const c_char,
+    ty: c_int,
+    optional: c_int,
+) -> c_int {
+    // SAFETY: the assumptions of this module.
+    unsafe { add_label(registry, Subject(Level::Indom, Some(serial), NO_INSTANCE), (name, value), ty, optional) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_add_metric_label(
+    registry: *mut c_void,
+    item: c_int,
+    name: *const c_char,
+    value: *const c_char,
+    ty: c_int,
+    optional: c_int,
+) -> c_int {
+    // SAFETY: the assumptions of this module.
+    unsafe { add_label(registry, Subject(Level::Item, Some(item), NO_INSTANCE), (name, value), ty, optional) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mmv_stats_add_instance_label(
+    registry: *mut c_void,
+    serial: c_int,
+    id: c_int,
+    name: *const c_char,
+    value: *const c_char,
+    ty: c_int,
+    optional: c_int,
+) -> c_int {
+    // SAFETY: the assumptions of this module.
+    unsafe { add_label(registry, Subject(Level::Instances, Some(serial), id), (name, value), ty, optional) }
+}

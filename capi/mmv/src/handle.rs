@@ -1,0 +1,246 @@
+//! The object behind a program's handle: a mapped file with its values.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use libc::{EDEADLK, EIO, ENOMEM, EPERM};
+use mmv::format::{Flags, STRING_LEN, process_exists};
+use once_cell::race::OnceBox;
+
+use crate::file::{Name, NewFile};
+use crate::index::Index;
+use crate::layout::Layout;
+use crate::notice::warn_from_handler;
+use crate::plan::Plan;
+use crate::sys::{Keyed, Pages, Table, Value, check_memory, this_thread};
+
+/// Offset of the second generation number in the header.
+const G2_AT: u64 = 16;
+
+/// Warning when a page of a file is lost.
+const TRUNCATED: &str =
+    "Warning: libpcp_mmv: an MMV file was truncated, or its disk fails; new values are lost until the next start";
+
+/// Memory of the index for each name, in bytes: the longest name, twice while the index grows, and its places.
+const INDEXED: usize = 3 * STRING_LEN;
+
+/// Attempts to get the lock of a handle's strings.
+const STRING_TRIES: u32 = 1000;
+
+/// All files that are mapped.
+static HANDLES: Table<Handle> = Table::new();
+
+/// A mapped file.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pages: Pages,
+    layout: Layout,
+    name: Name,
+    /// The process that wrote the file. A forked child has the handle too.
+    writer: u32,
+    /// Whether the export ends with the process, which removes the file.
+    own: bool,
+    index: OnceBox<Index>,
+    /// The thread that is writing a string, or 0.
+    writing: AtomicUsize,
+    /// Whether the export was stopped.
+    ended: AtomicBool,
+    /// Number of the start. Handles of different starts may have the same address.
+    number: u64,
+}
+
+/// A running export, for the registry that has started it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    address: usize,
+    number: u64,
+}
+
+impl Keyed for Handle {
+    #[inline(always)]
+    fn key(&self) -> usize {
+        self.pages.address()
+    }
+
+    fn bytes(&self) -> usize {
+        self.pages.len()
+    }
+
+    fn end(&self) -> bool {
+        let first = !self.ended.swap(true, AcqRel);
+        if first {
+            self.pages.retire();
+        }
+        first
+    }
+}
+
+impl Handle {
+    /// Returns the handle with this address.
+    #[inline(always)]
+    pub(crate) fn find(address: usize) -> Option<&'static Handle> {
+        HANDLES.find(address)
+    }
+
+    /// Writes and maps a file. Returns the program's handle, or the code of an error.
+    pub(crate) fn start(plan: &Plan<'_>, path: PathBuf) -> Result<(*mut c_void, Started), i32> {
+        let mut layout = Layout::new(plan)?;
+        let writer = process::id();
+        let (pages, name) = write_and_map(plan, path, writer, &mut layout).map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => e.raw_os_error().unwrap_or(EPERM),
+            io::ErrorKind::OutOfMemory => ENOMEM,
+            _ => e.raw_os_error().unwrap_or(EIO),
+        })?;
+        static STARTS: AtomicU64 = AtomicU64::new(0);
+        let handle = Handle {
+            pages,
+            layout,
+            name,
+            writer,
+            own: Flags::from_bits_retain(plan.flags).contains(Flags::PROCESS),
+            index: OnceBox::new(),
+            writing: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+            number: STARTS.fetch_add(1, Relaxed),
+        };
+        match HANDLES.insert(handle) {
+            Ok(handle) => Ok((handle.pages.handle(), Started { address: handle.key(), number: handle.number })),
+            Err(handle) => {
+                handle.name.remove();
+                Err(EDEADLK)
+            }
+        }
+    }
+
+    /// Ends the export through the handle with this address, and removes the file if it depends on this process.
+    /// Returns whether there is such a handle. A signal handler may call this.
+    pub(crate) fn stop(address: usize) -> bool {
+        HANDLES.remove(address, |handle| {
+            // A file whose writer is a living parent process stays.
+            let ends = handle.writer == process::id() || !process_exists(handle.writer as i32);
+            if handle.own && ends && !handle.ended.load(Acquire) {
+                handle.name.remove();
+            }
+        })
+    }
+
+    /// Ends an export as [`Handle::stop`] does, unless it was stopped before. The handle of a later start may have its
+    /// address.
+    pub(crate) fn stop_started(started: Started) {
+        if Handle::find(started.address).is_some_and(|handle| handle.number == started.number) {
+            Handle::stop(started.address);
+        }
+    }
+
+    /// Returns the value at an address, and the code of its type.
+    #[inline(always)]
+    pub(crate) fn value_at(&self, address: usize) -> Option<(Value<'_>, u8)> {
+        self.pages.value_at(address)
+    }
+
+    /// Returns the value of a metric and instance.
+    pub(crate) fn value_of(&self, metric: &[u8], instance: Option<&[u8]>) -> Option<Value<'_>> {
+        let index = self.index.get().or_else(|| self.create_index())?;
+        self.pages.value(index.find(metric, instance)?)
+    }
+
+    /// Creates the index. Fails if there is no memory for it.
+    #[cold]
+    fn create_index(&self) -> Option<&Index> {
+        let names = self.layout.metrics.count + self.layout.instances.count;
+        check_memory(names.checked_mul(INDEXED)?).ok()?;
+        Some(self.index.get_or_init(|| Box::new(Index::new(&self.layout, |at, room| self.text(at, room)))))
+    }
+
+    /// Waits until no other thread writes a string. Returns false after a timeout: in a forked child, the thread may
+    /// not exist. In a signal handler, it may be the thread that was interrupted.
+    pub(crate) fn lock_strings(&self) -> bool {
+        let own = this_thread();
+        for _ in 0..STRING_TRIES {
+            match self.writing.compare_exchange(0, own, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(other) if other == own => return false,
+                Err(_) => thread::yield_now(),
+            }
+        }
+        false
+    }
+
+    /// Ends [`Handle::lock_strings`].
+    pub(crate) fn unlock_strings(&self) {
+        self.writing.store(0, Release);
+    }
+
+    /// Returns the text at an offset, up to its first NUL. All texts begin and end at multiples of 8 bytes.
+    fn text(&self, at: usize, room: usize) -> Box<[u8]> {
+        let words = (at..at + room).step_by(8).map_while(|at| self.pages.word(at));
+        let bytes = words.flat_map(|word| word.load(Relaxed).to_ne_bytes());
+        bytes.take_while(|byte| *byte != 0).take(room).collect()
+    }
+
+    /// Returns the offset of a value's string, if the offset is that of a string of the file.
+    pub(crate) fn string_at(&self, value: Value<'_>) -> Option<usize> {
+        let strings = self.layout.strings;
+        let at = usize::try_from(value.extra().load(Relaxed)).ok()?;
+        let within = at.checked_sub(strings.at)?;
+        (within % STRING_LEN == 0 && within / STRING_LEN < strings.count).then_some(at)
+    }
+}
+
+/// Replaces a page that its file has lost. Returns whether the page belongs to a handle.
+pub(crate) fn replace_page(address: usize) -> bool {
+    let replaced = HANDLES.any(|handle| handle.pages.replace_page(address));
+    if replaced {
+        warn_from_handler(TRUNCATED);
+    }
+    replaced
+}
+
+fn write_and_map(plan: &Plan<'_>, path: PathBuf, writer: u32, layout: &mut Layout) -> io::Result<(Pages, Name)> {
+    let new = NewFile::create(path, layout.len)?;
+    let generation = generation();
+    layout.write(plan, generation, writer, &new.file)?;
+    // A store after the mapping would begin with a page fault, which takes longer. After a failure of the mapping, the file
+    // is removed.
+    new.file.write_all_at(&generation.to_ne_bytes(), G2_AT)?;
+    let pages = map(&new, layout)?;
+    Ok((pages, new.keep()))
+}
+
+/// Maps a new file, if possible at the address of the stopped file of the same name and length. Programs that stop and
+/// start again keep their pointers to values, because these pointers happen to stay valid with C's library.
+fn map(new: &NewFile, layout: &mut Layout) -> io::Result<Pages> {
+    let types = std::mem::take(&mut layout.types);
+    let (len, values_at) = (layout.len, layout.values.at);
+    let file: &File = &new.file;
+    HANDLES.with_removed(
+        |old| old.pages.len() == len && old.name.path() == new.path(),
+        |old| Pages::map(file, len, values_at, types, old.map(|old| &old.pages)),
+    )
+}
+
+/// Returns the generation number of a file that is written now: seconds, and microseconds in the lower half.
+fn generation() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_secs() << 32) | u64::from(now.subsec_micros())
+}
+
+/// Takes the lock that changes of the handles need, for a fork. Returns whether it was free in time.
+pub(crate) fn hold(tries: u32) -> bool {
+    HANDLES.hold(tries)
+}
+
+/// Ends [`hold`].
+pub(crate) fn release() {
+    HANDLES.release();
+}

@@ -1,0 +1,420 @@
+//! The layout of C's files, and their bytes.
+//!
+//! ```text
+//! header | contents | instance domains | instances | metrics | values | strings | labels
+//! ```
+//! Strings: names of instances and of metrics (versions 2 and 3), text values, help texts of metrics, and those of
+//! instance domains. Crate `mmv` has another order, for files that grow; its records are the same.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use libc::{EFBIG, ENOMEM};
+use mmv::format::{
+    Flags, HEADER_LEN, Header, INDOM_LEN, IndomRecord, LABEL_LEN, MAGIC, NAME_LEN, PAYLOAD_LEN, STRING_LEN, Section,
+    TOC_LEN, Toc, VALUE_LEN, ValueRecord, Version,
+};
+
+use crate::own::Help;
+use crate::plan::Plan;
+use crate::sys::Lock;
+
+/// Code of a type whose values are strings (`MMV_TYPE_STRING`).
+pub(crate) const STRING: u8 = 6;
+/// Bytes that are written at once. For larger writes, file systems allocate larger blocks of memory.
+const FULL: usize = 128 << 10;
+
+/// The buffer of the last start. It is reused, because touching new memory takes as long as writing the file. It is not
+/// on the stack, which may be small.
+static SPARE: Lock<Option<Box<[u8]>>> = Lock::new(None);
+
+/// Offset of a section, and the number of its records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    pub at: usize,
+    pub count: usize,
+}
+
+/// The values of a metric.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    /// Index of the first value.
+    first: u32,
+    /// Number of values.
+    count: u32,
+    /// Index of the instance domain, or [`SINGULAR`].
+    indom: u32,
+    /// Type of the values.
+    ty: u8,
+}
+
+/// Index that means no instance domain.
+const SINGULAR: u32 = u32::MAX;
+
+impl Group {
+    /// Returns the index of the first value.
+    pub(crate) fn first(self) -> usize {
+        self.first as usize
+    }
+
+    /// Returns the index of the instance domain.
+    pub(crate) fn indom(self) -> Option<usize> {
+        (self.indom != SINGULAR).then_some(self.indom as usize)
+    }
+}
+
+/// Offsets of all sections.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub version: Version,
+    pub len: usize,
+    pub indoms: Table,
+    pub instances: Table,
+    pub metrics: Table,
+    pub values: Table,
+    pub strings: Table,
+    pub labels: Table,
+    /// Position of each metric's values.
+    pub groups: Box<[Group]>,
+    /// Index of the first instance of each instance domain, and the number of its instances.
+    pub spans: Box<[(usize, usize)]>,
+    /// Type of each value.
+    pub types: Box<[u8]>,
+    /// Number of values that are strings.
+    texts: usize,
+    /// Number of help texts of metrics.
+    metric_helps: usize,
+}
+
+impl Layout {
+    /// Lays out the file of a plan. Returns the code of an error if the plan is not valid or the file is too large.
+    pub(crate) fn new(plan: &Plan<'_>) -> Result<Layout, i32> {
+        let spans = spans(plan)?;
+        let mut groups = Vec::new();
+        groups.try_reserve_exact(plan.metrics.len()).map_err(|_| ENOMEM)?;
+        let (mut all, mut texts, mut metric_helps) = (0, 0, 0);
+        // The number of values is known before memory is allocated for them.
+        let version = plan.check(|metric, indom| {
+            let count = indom.and_then(|indom| spans.get(indom)).map_or(1, |(_, count)| *count);
+            let (first, ty) = (all, metric.ty as u8);
+            all += count;
+            if all > i32::MAX as usize {
+                return Err(EFBIG);
+            }
+            texts += if ty == STRING { count } else { 0 };
+            metric_helps += metric.help.iter().flatten().count();
+            let indom = indom.map_or(SINGULAR, |indom| indom as u32);
+            groups.push(Group { first: first as u32, count: count as u32, indom, ty });
+            Ok(())
+        })?;
+        let types = types(&groups, all)?;
+        let instances = spans.iter().map(|(_, count)| count).sum();
+        let names = if version == Version::V1 { 0 } else { instances + plan.metrics.len() };
+        let indom_helps: usize = plan.indoms.iter().map(|indom| indom.help.iter().flatten().count()).sum();
+        let strings = names + texts + metric_helps + indom_helps;
+
+        let tocs = 2 + 2 * usize::from(!plan.indoms.is_empty()) + usize::from(strings > 0);
+        let tocs = tocs + usize::from(!plan.labels.is_empty());
+        let mut end = HEADER_LEN + tocs * TOC_LEN;
+        let mut section = |count: usize, size: usize| -> Result<Table, i32> {
+            let at = end;
+            let section_end = count.checked_mul(size).and_then(|bytes| bytes.checked_add(end));
+            end = section_end.filter(|_| count <= i32::MAX as usize).ok_or(EFBIG)?;
+            Ok(Table { at, count })
+        };
+        let indoms = section(plan.indoms.len(), INDOM_LEN)?;
+        let instances = section(instances, version.instance_len())?;
+        let metrics = section(plan.metrics.len(), version.metric_len())?;
+        let values = section(types.len(), VALUE_LEN)?;
+        let strings = section(strings, STRING_LEN)?;
+        let labels = section(plan.labels.len(), LABEL_LEN)?;
+        let groups = groups.into();
+        Ok(Layout {
+            version,
+            len: end,
+            indoms,
+            instances,
+            metrics,
+            values,
+            strings,
+            labels,
+            groups,
+            spans,
+            types,
+            texts,
+            metric_helps,
+        })
+    }
+
+    /// Returns the offset of the string with this index.
+    fn string(&self, index: usize) -> u64 {
+        (self.strings.at + index * STRING_LEN) as u64
+    }
+
+    /// Returns the offset of the name of a metric, and the length of its field.
+    pub(crate) fn metric_name(&self, metric: usize) -> (usize, usize) {
+        match self.version {
+            Version::V1 => (self.metrics.at + metric * self.version.metric_len(), NAME_LEN),
+            _ => (self.strings.at + (self.instances.count + metric) * STRING_LEN, STRING_LEN),
+        }
+    }
+
+    /// Returns the offset of the name of an instance, counted over all instance domains, and the length of its field.
+    pub(crate) fn instance_name(&self, instance: usize) -> (usize, usize) {
+        match self.version {
+            Version::V1 => (self.instances.at + instance * self.version.instance_len() + 16, NAME_LEN),
+            _ => (self.strings.at + instance * STRING_LEN, STRING_LEN),
+        }
+    }
+
+    /// Writes the file of a process, which is not valid for readers until its second generation number is set.
+    pub(crate) fn write(&self, plan: &Plan<'_>, generation: u64, process: u32, file: &File) -> io::Result<()> {
+        let mut out = Sink::new(file)?;
+        self.write_head(plan, generation, process, &mut out)?;
+        // Help texts follow the names and the text values; `next` is the index of the next string.
+        let names = if self.version == Version::V1 { 0 } else { self.instances.count + self.metrics.count };
+        self.write_indoms(plan, names + self.texts + self.metric_helps, &mut out)?;
+        self.write_instances(plan, &mut out)?;
+        self.write_metrics(plan, names + self.texts, &mut out)?;
+        self.write_values(names, &mut out)?;
+        if self.version != Version::V1 {
+            for indom in &plan.indoms {
+                indom.instances.try_each(|_, name| out.put_text::<STRING_LEN>(name))?;
+            }
+            plan.metrics.try_each(|metric| out.put_text::<STRING_LEN>(metric.name))?;
+        }
+        (0..self.texts).try_for_each(|_| out.put(&[0; STRING_LEN]))?;
+        plan.metrics.try_each(|metric| out.put_help(metric.help))?;
+        plan.indoms.iter().try_for_each(|indom| out.put_help(indom.help))?;
+        for label in plan.labels {
+            out.put(&label.flags.to_ne_bytes())?;
+            out.put(&label.identity.to_ne_bytes())?;
+            out.put(&label.internal.to_ne_bytes())?;
+            out.put_text::<PAYLOAD_LEN>(&label.payload)?;
+        }
+        out.spill()
+    }
+
+    fn write_head(&self, plan: &Plan<'_>, generation: u64, process: u32, out: &mut Sink<'_>) -> io::Result<()> {
+        let optional = |table: Table| Some(table).filter(|table| table.count > 0);
+        let indoms = optional(self.indoms);
+        let sections = [
+            (Section::Indoms, indoms),
+            (Section::Instances, indoms.map(|_| self.instances)),
+            (Section::Metrics, Some(self.metrics)),
+            (Section::Values, Some(self.values)),
+            (Section::Strings, optional(self.strings)),
+            (Section::Labels, optional(self.labels)),
+        ];
+        let header = Header {
+            magic: MAGIC,
+            version: self.version as i32,
+            g1: generation,
+            g2: 0,
+            tocs: sections.iter().filter(|(_, table)| table.is_some()).count() as i32,
+            flags: Flags::from_bits_retain(plan.flags),
+            process: process as i32,
+            cluster: plan.cluster,
+        };
+        out.put(&header.bytes())?;
+        for (section, table) in sections {
+            let Some(table) = table else { continue };
+            let toc = Toc { section: section as u32, count: table.count as i32, offset: table.at as u64 };
+            out.put(&toc.bytes())?;
+        }
+        Ok(())
+    }
+
+    fn write_indoms(&self, plan: &Plan<'_>, mut next: usize, out: &mut Sink<'_>) -> io::Result<()> {
+        for (indom, (first, count)) in plan.indoms.iter().zip(&self.spans) {
+            let [short, long] = self.help(&indom.help, &mut next);
+            let offset = (self.instances.at + first * self.version.instance_len()) as u64;
+            out.put(&IndomRecord { serial: indom.serial, count: *count as u32, offset, short, long }.bytes())?;
+        }
+        Ok(())
+    }
+
+    fn write_instances(&self, plan: &Plan<'_>, out: &mut Sink<'_>) -> io::Result<()> {
+        let mut next = 0;
+        for (index, indom) in plan.indoms.iter().enumerate() {
+            let at = (self.indoms.at + index * INDOM_LEN) as u64;
+            indom.instances.try_each(|id, name| {
+                let (place, rest) = out.place::<16>()?.split_at_mut(8);
+                place.copy_from_slice(&at.to_ne_bytes());
+                rest.copy_from_slice([[0; 4], id.to_ne_bytes()].as_flattened());
+                self.write_name(name, &mut next, out)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn write_metrics(&self, plan: &Plan<'_>, mut help: usize, out: &mut Sink<'_>) -> io::Result<()> {
+        let mut next = self.instances.count;
+        plan.metrics.try_each(|metric| {
+            self.write_name(metric.name, &mut next, out)?;
+            let words = [metric.item, metric.ty as u32, metric.semantics as u32, metric.units, metric.serial, 0];
+            let (place, rest) = out.place::<40>()?.split_at_mut(24);
+            place.copy_from_slice(words.map(u32::to_ne_bytes).as_flattened());
+            rest.copy_from_slice(self.help(&metric.help, &mut help).map(u64::to_ne_bytes).as_flattened());
+            Ok(())
+        })
+    }
+
+    /// Writes a name in its place, or the offset of string `next`.
+    fn write_name(&self, name: &[u8], next: &mut usize, out: &mut Sink<'_>) -> io::Result<()> {
+        if self.version == Version::V1 {
+            return out.put_text::<NAME_LEN>(name);
+        }
+        *next += 1;
+        out.put(&self.string(*next - 1).to_ne_bytes())
+    }
+
+    /// Returns the offsets of help texts, whose strings begin with number `next`.
+    fn help(&self, help: &Help<'_>, next: &mut usize) -> [u64; 2] {
+        help.map(|text| match text {
+            Some(_) => {
+                *next += 1;
+                self.string(*next - 1)
+            }
+            None => 0,
+        })
+    }
+
+    fn write_values(&self, mut text: usize, out: &mut Sink<'_>) -> io::Result<()> {
+        let (mut metric, metric_len) = (self.metrics.at as u64, self.version.metric_len() as u64);
+        for group in &self.groups {
+            let span = group.indom().and_then(|indom| self.spans.get(indom));
+            let first = span.map(|(first, _)| self.instances.at + first * self.version.instance_len());
+            let step = if first.is_some() { self.version.instance_len() } else { 0 };
+            let texts = if group.ty == STRING { group.count as usize } else { 0 };
+            let record = |position| {
+                let instance = (first.unwrap_or_default() + position * step) as u64;
+                let extra = if texts > 0 { self.string(text + position) as i64 } else { 0 };
+                ValueRecord { word: 0, extra, metric, instance }.bytes()
+            };
+            match group.count {
+                1 => out.put(&record(0)),
+                count => out.put_all(count as usize, record),
+            }?;
+            text += texts;
+            metric += metric_len;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the types of `all` values.
+fn types(groups: &[Group], all: usize) -> Result<Box<[u8]>, i32> {
+    let mut types = Vec::new();
+    types.try_reserve_exact(all).map_err(|_| ENOMEM)?;
+    for group in groups {
+        match group.count {
+            1 => types.push(group.ty),
+            count => types.resize(types.len() + count as usize, group.ty),
+        }
+    }
+    Ok(types.into())
+}
+
+/// Returns the index of the first instance of each instance domain, and the number of its instances.
+fn spans(plan: &Plan<'_>) -> Result<Box<[(usize, usize)]>, i32> {
+    let mut spans = Vec::new();
+    spans.try_reserve_exact(plan.indoms.len()).map_err(|_| ENOMEM)?;
+    let mut next = 0;
+    spans.extend(plan.indoms.iter().map(|indom| indom.instances.len()).map(|count| {
+        next += count;
+        (next - count, count)
+    }));
+    Ok(spans.into())
+}
+
+/// A buffered writer of records.
+struct Sink<'a> {
+    file: &'a File,
+    bytes: Box<[u8]>,
+    len: usize,
+}
+
+impl<'a> Sink<'a> {
+    fn new(file: &'a File) -> io::Result<Sink<'a>> {
+        let spare = SPARE.try_lock().and_then(|mut spare| spare.take());
+        let bytes = match spare {
+            Some(spare) => spare,
+            None => {
+                let mut bytes = Vec::new();
+                bytes.try_reserve_exact(FULL).map_err(|_| io::ErrorKind::OutOfMemory)?;
+                bytes.resize(FULL, 0);
+                bytes.into()
+            }
+        };
+        Ok(Sink { file, bytes, len: 0 })
+    }
+}
+
+impl Drop for Sink<'_> {
+    fn drop(&mut self) {
+        if let Some(mut spare) = SPARE.try_lock() {
+            *spare = Some(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl Sink<'_> {
+    /// Returns room for `LEN` bytes.
+    #[inline(always)]
+    fn place<const LEN: usize>(&mut self) -> io::Result<&mut [u8; LEN]> {
+        const { assert!(LEN <= FULL) };
+        if self.len + LEN > FULL {
+            self.spill()?;
+        }
+        let start = self.len;
+        self.len += LEN;
+        let place = self.bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut());
+        place.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    #[inline(always)]
+    fn put<const LEN: usize>(&mut self, bytes: &[u8; LEN]) -> io::Result<()> {
+        *self.place()? = *bytes;
+        Ok(())
+    }
+
+    /// Appends `count` records, the one of each position.
+    #[inline(always)]
+    fn put_all<const LEN: usize>(&mut self, count: usize, record: impl Fn(usize) -> [u8; LEN]) -> io::Result<()> {
+        const { assert!(LEN <= FULL) };
+        let mut done = 0;
+        while done < count {
+            if self.len + LEN > FULL {
+                self.spill()?;
+            }
+            let start = self.len;
+            let room = ((FULL - start) / LEN).min(count - done);
+            self.len += room * LEN;
+            let places = self.bytes.get_mut(start..self.len).unwrap_or_default().chunks_exact_mut(LEN);
+            places.enumerate().for_each(|(position, place)| place.copy_from_slice(&record(done + position)));
+            done += room;
+        }
+        Ok(())
+    }
+
+    /// Appends as much of a text as fits into `ROOM` bytes with a terminating NUL, padded with NULs.
+    fn put_text<const ROOM: usize>(&mut self, text: &[u8]) -> io::Result<()> {
+        let text = text.get(..ROOM - 1).unwrap_or(text);
+        let place = self.place::<ROOM>()?;
+        *place = [0; ROOM];
+        place.get_mut(..text.len()).unwrap_or_default().copy_from_slice(text);
+        Ok(())
+    }
+
+    fn put_help(&mut self, help: Help<'_>) -> io::Result<()> {
+        help.into_iter().flatten().try_for_each(|text| self.put_text::<STRING_LEN>(text))
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let mut file = self.file;
+        file.write_all(&self.bytes[..self.len])?;
+        self.len = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Contents of a file, as the program has described them.
+
+use libc::{E2BIG, EINVAL, ENOMEM, ESRCH};
+use mmv::format::{NAME_LEN, STRING_LEN, Version, is_singular};
+
+use crate::label::Label;
+use crate::own::{Help, Items, Metric, OwnInstance, OwnMetric};
+
+/// Code of the lowest and the highest type (`MMV_TYPE_NOSUPPORT`, `MMV_TYPE_ELAPSED`).
+const TYPES: std::ops::RangeInclusive<i32> = -1..=9;
+
+/// Contents of a file.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub cluster: i32,
+    pub flags: u32,
+    pub metrics: Metrics<'a>,
+    pub indoms: Vec<Indom<'a>>,
+    pub labels: &'a [Label],
+    /// Whether the file must have the version that allows labels, even if it has no labels.
+    pub labelled: bool,
+    /// How the program has given the names.
+    pub names: Names,
+}
+
+/// Form in which the program has passed names and help texts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Names {
+    /// Arrays of 64 bytes (`mmv_metric_t`). Longer names are truncated.
+    Arrays,
+    /// Pointers (`mmv_metric2_t`, `mmv_stats_add_metric`). Longer names require version 2.
+    Pointers,
+}
+
+/// Metrics of a plan, where the program has described them.
+#[derive(Debug)]
+pub(crate) enum Metrics<'a> {
+    /// Items of a registry.
+    Kept(&'a Items<OwnMetric>),
+    /// Items in arrays of the program.
+    Read(Vec<Metric<'a>>),
+}
+
+impl<'a> Metrics<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Metrics::Kept(all) => all.len(),
+            Metrics::Read(all) => all.len(),
+        }
+    }
+
+    /// Calls `each` with all metrics, up to the first error.
+    #[inline]
+    pub(crate) fn try_each<E>(&self, each: impl FnMut(Metric<'a>) -> Result<(), E>) -> Result<(), E> {
+        match self {
+            Metrics::Kept(all) => all.metrics().try_for_each(each),
+            Metrics::Read(all) => all.iter().copied().try_for_each(each),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Indom<'a> {
+    pub serial: u32,
+    pub instances: Instances<'a>,
+    pub help: Help<'a>,
+}
+
+/// Instances with their identifiers and names.
+#[derive(Debug)]
+pub(crate) enum Instances<'a> {
+    /// Items of a registry.
+    Kept(&'a Items<OwnInstance>),
+    /// Items in arrays of the program.
+    Read(Vec<(i32, &'a [u8])>),
+}
+
+impl<'a> Instances<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Instances::Kept(all) => all.len(),
+            Instances::Read(all) => all.len(),
+        }
+    }
+
+    /// Calls `each` with the identifiers and names of all instances, up to the first error.
+    #[inline]
+    pub(crate) fn try_each<E>(&self, mut each: impl FnMut(i32, &'a [u8]) -> Result<(), E>) -> Result<(), E> {
+        match self {
+            Instances::Kept(all) => all.instances().try_for_each(|(id, name)| each(id, name)),
+
+            Instances::Read(all) => all.iter().try_for_each(|(id, name)| each(*id, name)),
+        }
+    }
+}
+
+impl Plan<'_> {
+    /// Checks the plan and returns the version of its file, or the code of the error that C's library reports. Calls
+    /// `each` with each metric and the index of its instance domain.
+    pub(crate) fn check(
+        &self,
+        mut each: impl FnMut(&Metric<'_>, Option<usize>) -> Result<(), i32>,
+    ) -> Result<Version, i32> {
+        let mut has_long_names = false;
+        let mut check_name = |name: &[u8]| {
+            if name.is_empty() {
+                return Err(EINVAL);
+            }
+            has_long_names |= name.len() >= NAME_LEN;
+            fits(name)
+        };
+        for indom in &self.indoms {
+            if is_singular(indom.serial) {
+                return Err(ESRCH);
+            }
+            indom.help.iter().flatten().try_for_each(|text| fits(text))?;
+            if self.names == Names::Pointers {
+                indom.instances.try_each(|_, name| check_name(name))?;
+            }
+        }
+        let serials = self.by_serial()?;
+        self.metrics.try_each(|metric| {
+            if !TYPES.contains(&metric.ty) {
+                return Err(EINVAL);
+            }
+            check_name(metric.name)?;
+            let indom = if is_singular(metric.serial) { None } else { Some(serials.find(metric.serial).ok_or(ESRCH)?) };
+            each(&metric, indom)
+        })?;
+        Ok(match (self.labelled, self.names) {
+            (true, _) => Version::V3,
+            (false, Names::Pointers) if has_long_names => Version::V2,
+            _ => Version::V1,
+        })
+    }
+
+    /// Returns the indexes of the instance domains by their serial numbers.
+    fn by_serial(&self) -> Result<Serials, i32> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(self.indoms.len()).map_err(|_| ENOMEM)?;
+        all.extend(self.indoms.iter().enumerate().map(|(index, indom)| (indom.serial, index)));
+        all.sort_unstable();
+        Ok(Serials(all.into()))
+    }
+}
+
+/// Serial numbers of instance domains in ascending order, with the indexes of the domains.
+#[derive(Debug)]
+struct Serials(Box<[(u32, usize)]>);
+
+impl Serials {
+    /// Returns the index of the first instance domain with a serial number.
+    fn find(&self, serial: u32) -> Option<usize> {
+        let at = self.0.partition_point(|(other, _)| *other < serial);
+        self.0.get(at).filter(|(other, _)| *other == serial).map(|(_, index)| *index)
+    }
+}
+
+fn fits(text: &[u8]) -> Result<(), i32> {
+    if text.len() < STRING_LEN { Ok(()) } else { Err(E2BIG) }
+}

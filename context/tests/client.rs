@@ -1,0 +1,73 @@
+//! The example `pmapi-client` beside pmclient(1).
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::process::Command;
+
+use testkit::Pcp;
+
+/// Returns the command of the example, which cargo builds with the tests.
+fn example() -> Command {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().parent().unwrap().join("examples/pmapi-client");
+    let mut command = Command::new(program);
+    command.envs([("LC_ALL", "C"), ("TZ", "UTC"), ("PCP_DERIVED_CONFIG", "")]);
+    command
+}
+
+/// Returns whether pmclient has the older rules of interpolation. With `qa/newer` it is older than the rest of PCP.
+fn is_before_6_3_2(pcp: &Pcp) -> bool {
+    let said = pcp.run("pmclient", ["--version"]).text;
+    let version = said.split_whitespace().last().unwrap_or_default();
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap());
+    [numbers.next(), numbers.next(), numbers.next()] < [Some(6), Some(3), Some(2)]
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn reports_as_pmclient() {
+    let pcp = Pcp::required();
+    let dir = pcp.testsuite().join("archives");
+    let mut lines = 0;
+    for (archive, options) in [
+        ("20130706", &["-t", "10sec", "-s", "40"][..]),
+        ("20130706", &["-t", "7.5s", "-S", "+1min"]),
+        ("20130706", &["-t", "1min", "-A", "1min"]),
+        ("20130706", &["-t", "2s", "-s", "3", "-Z", "EST-10"]),
+        ("kenj-pc-1", &["-t", "1min", "-s", "20"]),
+    ] {
+        let path = dir.join(archive);
+        let arguments = |command: &mut Command| {
+            command.arg("-a").arg(&path).args(options);
+        };
+        let (mut ours, mut theirs) = (example(), pcp.command("pmclient"));
+        arguments(&mut ours);
+        if is_before_6_3_2(&pcp) {
+            ours.arg("--earlier");
+        }
+        arguments(&mut theirs);
+        let [ours, theirs] = [ours, theirs].map(|command| pcp.run_command(command, ""));
+        // PCP's command reports a time zone. At the end of an archive, both commands report their own name.
+        let other = ["Note: timezone", "Reason: ", "pmclient: ", "pmapi-client: "];
+        let is_report = |line: &&str| !line.is_empty() && !other.iter().any(|start| line.starts_with(start));
+        let report = |text: &str| text.lines().filter(is_report).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(report(&ours.text), report(&theirs.text), "{archive} {options:?}");
+        assert_eq!(ours.status.success(), theirs.status.success(), "{archive} {options:?} {}", ours.text);
+        lines += ours.text.lines().count();
+    }
+    assert!(lines > 50, "{lines}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_source_without_its_metrics() {
+    let pcp = Pcp::required();
+    let pmcd = pcp.pmcd().start();
+    let mut command = example();
+    command.args(["-h", &pmcd.host(), "-t", "10msec", "-s", "2"]);
+    let output = pcp.run_command(command, "");
+    assert_eq!(output.text, "pmapi-client: metric \"hinv.ncpu\": Unknown metric name\n");
+    let mut command = example();
+    command.args(["-p"]);
+    let output = pcp.run_command(command, "");
+    assert_eq!(output.text, "pmapi-client: pause can only be used with archives\n");
+}

@@ -1,0 +1,151 @@
+//! The process with the agent, as its supervisor sees it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::control::Control;
+use crate::memory::TUNABLES;
+
+/// Time for a process to end after it has closed its end of the socket.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Attempts to end processes that start others meanwhile.
+const SWEEPS: u32 = 1000;
+
+/// A process with the agent. It is killed, with all processes that it has started, when the value is dropped.
+#[derive(Debug)]
+pub(crate) struct AgentProcess {
+    child: Child,
+    pub(crate) control: Control,
+}
+
+impl AgentProcess {
+    /// Starts this program again, with the same arguments. `inherited` has the numbers of descriptors that stay open.
+    pub(crate) fn start(inherited: [i32; 3]) -> io::Result<AgentProcess> {
+        let (control, theirs) = Control::pair()?;
+        let [input, output, memory] = inherited;
+        // A program that has been replaced has no path. The path is better, because it names the process in ps(1), and valgrind
+        // cannot run the link.
+        let path = std::env::current_exe().ok().filter(|path| path.is_file());
+        let mut command = Command::new(path.unwrap_or_else(|| "/proc/self/exe".into()));
+        let mut arguments = std::env::args_os();
+        command.arg0(arguments.next().unwrap_or_else(|| "pmda-host".into()));
+        command.arg(format!("--serve={input},{output},{memory},{}", std::process::id())).args(arguments);
+        let (tunables, value) = TUNABLES;
+        if std::env::var_os(tunables).is_none() {
+            command.env(tunables, value);
+        }
+        // Output of the agent goes to the log, not into the middle of a PDU.
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+        let child = command.process_group(0).spawn()?;
+        Ok(AgentProcess { child, control })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reaps processes that the agent has started, and that have ended after their parents.
+    pub(crate) fn reap_orphans(&self) {
+        for pid in children().into_iter().filter(|pid| pid.as_raw() != self.child.id() as i32) {
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+    }
+
+    /// Returns the exit status if the process has ended.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends the process, and returns its status. Gives the process a moment to end by itself.
+    pub(crate) fn end(mut self) -> Option<ExitStatus> {
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        // The number cannot belong to another group until the process has been waited for, and afterwards while one of
+        // the group's processes lives. The call fails if all have ended.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Ends processes that have left the group. When a process ends, its children become children of this process.
+        for _ in 0..SWEEPS {
+            let left = children();
+            if left.is_empty() {
+                break;
+            }
+            for pid in left {
+                let _ = kill(pid, Signal::SIGKILL);
+                let _ = waitpid(pid, None);
+            }
+        }
+    }
+}
+
+/// Makes this process the parent of processes that the agent has started, when their own parents end.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    Ok(set_child_subreaper(true)?)
+}
+
+/// Makes signals that end this process set a flag and wake its loop, so that it kills all processes of the agent before it
+/// ends. A second signal ends the process at once.
+pub(crate) fn catch_termination(terminated: &Arc<AtomicBool>, wake: &UnixStream) -> io::Result<()> {
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        flag::register_conditional_default(signal, terminated.clone())?;
+        flag::register(signal, terminated.clone())?;
+        signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
+    }
+    Ok(())
+}
+
+/// Returns the children of this process; none if the kernel does not list them.
+fn children() -> Vec<Pid> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>())
+        .map(Pid::from_raw)
+        .collect()
+}
+
+/// Lets programs that this process starts inherit a descriptor, and returns its number.
+pub(crate) fn inherited(fd: impl std::os::fd::AsFd) -> io::Result<i32> {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    Ok(fd.as_fd().as_raw_fd())
+}
+
+/// How a process has ended.
+pub(crate) struct Ending(pub(crate) Option<ExitStatus>);
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(status) => status.fmt(f),
+            None => f.write_str("killed"),
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! The supervisor: watches the process with the agent, and takes the connection to pmcd whenever that process cannot
+//! serve it.
+//!
+//! The process with the agent reads pmcd's requests and writes the answers itself, so that a request costs no more than
+//! with a daemon of the agent. The word [`Phase`] in shared memory shows which of the two processes has the connection,
+//! and whether pmcd waits for an answer.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::poll::{PollFd, PollFlags};
+use pcp_pdu::handshake::{Features, VERSION, encode_creds};
+use pcp_pdu::{Pdu, PduType};
+use pmapi::Error;
+use pmapi::backoff::Backoff;
+use pmda::{Failure, Program, SessionError};
+use signal_hook::consts::SIGCHLD;
+use tracing::{info, warn};
+
+use crate::child::{AgentProcess, Ending, adopt_orphans, catch_termination, inherited};
+use crate::clients::Clients;
+use crate::clock::now;
+use crate::control::Message;
+use crate::memory::{Phase, Shared};
+use crate::options::Options;
+use crate::wire::{Stream, read_body, read_header, refusal, wait, write_error};
+
+/// Pauses before the agent is restarted, after repeated failures.
+const PAUSES: [Duration; 8] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(16),
+    Duration::from_secs(32),
+    Duration::from_secs(60),
+];
+/// Time without failures after which the pauses begin again with the first one.
+const STABLE: Duration = PAUSES[7];
+/// Time for loading the agent before pmcd gets the version, for which it waits three seconds.
+const PROMPT: Duration = Duration::from_secs(2);
+/// Longest time for loading the agent.
+const LOAD: Duration = Duration::from_secs(30);
+/// Longest time for which a call may continue after pmcd was answered in place of the agent.
+const LATE: Duration = Duration::from_secs(30);
+
+/// Time for the process with the agent to end after pmcd has closed the connection. A process that the agent has forked may
+/// read the end of file in its place.
+const CLOSED: Duration = Duration::from_secs(5);
+
+/// Size of the pipe to pmcd, in bytes: the largest that users may set by default.
+const PIPE: i32 = 1 << 20;
+
+/// Stage of the process with the agent.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// There is no process. The next one is started at this time.
+    Gone(Instant),
+    /// The process loads the agent. It must have done so by this time.
+    Loading(Instant),
+    /// The agent is loaded, and pmcd has not greeted yet.
+    Loaded,
+    /// The process has the connection.
+    Serving,
+    /// The agent has not returned from a call that took too long.
+    Late {
+        /// Begin of the call.
+        since: Instant,
+        /// Time at which the process is killed.
+        until: Instant,
+    },
+}
+
+/// The supervisor of one agent.
+pub(crate) struct Supervisor<'a> {
+    name: String,
+    entry: String,
+    patience: Duration,
+    program: &'a Program,
+    input: Stream,
+    output: Stream,
+    shared: Shared,
+    /// Descriptors for the process with the agent.
+    inherited: [i32; 3],
+    /// Becomes readable when a process has ended, or a signal asks this one to end.
+    ended: UnixStream,
+    /// The other end of `ended`.
+    signalled: UnixStream,
+    /// Whether a signal has asked this process to end.
+    terminated: Arc<AtomicBool>,
+    /// `None` in stage [`Stage::Gone`].
+    process: Option<AgentProcess>,
+    stage: Stage,
+    /// Time at which the process got the connection.
+    since: Instant,
+    /// Time at which the current call is to be checked.
+    look: Option<Instant>,
+    /// When this process ends, after pmcd has closed the connection.
+    closed: Option<Instant>,
+    /// Whether pmcd has been notified that the agent is not ready.
+    refused: bool,
+    /// Features by which the agent requests attributes of clients.
+    features: Features,
+    clients: Clients,
+    backoff: Backoff,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Creates a supervisor for the agent that the options name.
+    ///
+    /// # Errors
+    /// The errors of the system for a signal handler, a socket, or the shared memory.
+    pub(crate) fn new(options: &Options, program: &'a Program, input: File, output: File) -> io::Result<Self> {
+        let shared = Shared::create()?;
+        let inherited = [inherited(&input)?, inherited(&output)?, inherited(shared.file())?];
+        let (ended, signalled) = UnixStream::pair()?;
+        ended.set_nonblocking(true)?;
+        // A large answer then goes to pmcd at once, instead of in parts that each need a change of process. Sockets
+        // refuse this. A pipe keeps its size if the user's pipes already take too much memory.
+        let _ = fcntl(&output, FcntlArg::F_SETPIPE_SZ(PIPE));
+        adopt_orphans()?;
+        signal_hook::low_level::pipe::register(SIGCHLD, signalled.try_clone()?)?;
+        Ok(Supervisor {
+            name: options.name(),
+            entry: options.entry(),
+            patience: options.patience,
+            program,
+            input: Stream::new(input),
+            output: Stream::new(output),
+            shared,
+            inherited,
+            ended,
+            signalled,
+            terminated: Arc::default(),
+            process: None,
+            stage: Stage::Gone(Instant::now()),
+            since: Instant::now(),
+            look: None,
+            closed: None,
+            refused: false,
+            features: Features::default(),
+            clients: Clients::default(),
+            backoff: Backoff::default(),
+        })
+    }
+
+    /// Serves pmcd until it closes the connection.
+    ///
+    /// # Errors
+    /// The reason why the agent cannot be loaded, or a failure of the connection to pmcd.
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        self.features = self.load()?;
+        let mut creds = Vec::new();
+        encode_creds(&mut creds, std::process::id() as i32, self.features)?;
+        self.output.write_all(&creds).map_err(SessionError::Write)?;
+        if !self.greet()? {
+            return Ok(());
+        }
+        if let Stage::Loaded = self.stage {
+            self.give()?;
+        }
+        catch_termination(&self.terminated, &self.signalled)?;
+        while !self.terminated.load(Relaxed) && self.turn()? {}
+        Ok(())
+    }
+
+    /// Starts the first process, and returns the features of its agent. If loading takes long, returns features with
+    /// all attributes of clients, because pmcd does not wait.
+    fn load(&mut self) -> Result<Features, Failure> {
+        self.start()?;
+        let until = Instant::now() + PROMPT;
+        loop {
+            if let Some(process) = &mut self.process {
+                match process.control.poll() {
+                    Ok(Some(Message::Loaded(features))) => {
+                        self.stage = Stage::Loaded;
+                        return Ok(features & (Features::AUTHORIZE | Features::CONTAINER));
+                    }
+                    Ok(Some(Message::Failed(reason))) => return Err(reason.into()),
+                    Ok(Some(_)) => {}
+                    Err(e) if e.kind() == ErrorKind::WouldBlock && Instant::now() < until => {
+                        wait(&mut [PollFd::new(process.control.as_fd(), PollFlags::POLLIN)], Some(until))?;
+                    }
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                        warn!("{}: {} has not returned for {PROMPT:?}", self.name, self.entry);
+                        return Ok(Features::AUTHORIZE | Features::CONTAINER);
+                    }
+                    Ok(None) | Err(_) => {
+                        let status = self.process.take().and_then(AgentProcess::end);
+                        return Err(format!("{} has ended the process: {}", self.entry, Ending(status)).into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the CREDS PDU of pmcd; false at the end of file.
+    fn greet(&mut self) -> Result<bool, Failure> {
+        let mut pdu = Vec::new();
+        let Some(header) = read_header(&mut self.input, &mut pdu)? else { return Ok(false) };
+        read_body(&mut self.input, header, &mut pdu)?;
+        match Pdu::decode(header, &pdu) {
+            Ok(Pdu::Creds(creds)) => match creds.version() {
+                Some((VERSION, _)) | None => Ok(true),
+                Some((version, _)) => Err(SessionError::Version(version).into()),
+            },
+            _ => Err(SessionError::Greeting(header.pdu).into()),
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Failure> {
+        self.shared.set_phase(Phase::Away);
+        self.process = Some(AgentProcess::start(self.inherited)?);
+        self.stage = Stage::Loading(Instant::now() + LOAD);
+        Ok(())
+    }
+
+    /// Waits for an event and acts on it. Returns false at the end of pmcd's input.
+    fn turn(&mut self) -> Result<bool, Failure> {
+        self.program.tick();
+        let asked = self.wait()?;
+        // Only that something has come matters.
+        if let (Ok(_), Some(process)) = ((&self.ended).read(&mut [0; 64]), &self.process) {
+            process.reap_orphans();
+        }
+        let ended = self.process.as_mut().and_then(AgentProcess::ended);
+        if !self.messages()? {
+            return Ok(false);
+        }
+        if let Some(status) = ended.filter(|_| self.process.is_some()) {
+            return self.died(Some(status));
+        }
+        if self.closed.is_some_and(|at| at <= Instant::now()) {
+            warn!("{}: the agent goes on after pmcd has closed the connection, and is killed", self.name);
+            return Ok(false);
+        }
+        self.timers()?;
+        if asked && !matches!(self.stage, Stage::Serving) {
+            return self.answer();
+        }
+        Ok(true)
+    }
+
+    /// Waits for the process or the next deadline, and also for pmcd if the supervisor has the connection. Returns
+    /// whether pmcd has sent something.
+    fn wait(&mut self) -> Result<bool, Failure> {
+        let until = match self.stage {
+            Stage::Gone(at) | Stage::Loading(at) | Stage::Late { until: at, .. } => Some(at),
+            Stage::Serving | Stage::Loaded => self.look,
+        };
+        let until = until.into_iter().chain(self.closed).min();
+        let serves = matches!(self.stage, Stage::Serving);
+        let mut fds = vec![PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
+        fds.extend(self.process.as_ref().map(|process| PollFd::new(process.control.as_fd(), PollFlags::POLLIN)));
+        let watched = match (serves, self.closed) {
+            (false, _) => Some(PollFlags::POLLIN),
+            (true, None) => Some(PollFlags::from_bits_retain(libc::POLLRDHUP)),
+            (true, Some(_)) => None,
+        };
+        fds.extend(watched.map(|events| PollFd::new(self.input.as_fd(), events)));
+        wait(&mut fds, until)?;
+        let seen = watched.is_some() && fds.last().is_some_and(|fd| fd.any().unwrap_or(true));
+        if seen && serves {
+            self.closed = Some(Instant::now() + CLOSED);
+        }
+        Ok(seen && !serves)
+    }
+
+    /// Acts on the messages that have arrived. Returns false at the end of pmcd's input.
+    fn messages(&mut self) -> Result<bool, Failure> {
+        while let Some(process) = &self.process {
+            match process.control.poll() {
+                Ok(Some(message)) => self.message(message)?,
+                Ok(None) => {
+                    let status = self.process.take().and_then(AgentProcess::end);
+                    return self.died(status);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(e) => self.abandon(&format!("an invalid message from the agent's process: {e}"))?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn message(&mut self, message: Message) -> Result<(), Failure> {
+        match (message, self.stage) {
+            (Message::Loaded(_), Stage::Loading(_)) => self.give(),
+            (Message::Failed(reason), _) => {
+                self.fail(&reason);
+                Ok(())
+            }
+            (Message::Busy, _) => {
+                self.look = Some(Instant::now() + self.patience);
+                Ok(())
+            }
+            (Message::Back, Stage::Late { since, .. }) => {
+                info!("{}: the agent has returned after {:.1} s", self.name, since.elapsed().as_secs_f64());
+                self.give()
+            }
+            (Message::Client(pdu), _) if !self.clients.record(&pdu) => {
+                warn!(
+                    "{}: too many attributes of clients; after a restart, the agent gets only the first ones",
+                    self.name
+                );
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the connection to the process, together with the data that its agent lacks.
+    fn give(&mut self) -> Result<(), Failure> {
+        let Some(process) = &self.process else { return Ok(()) };
+        let late = matches!(self.stage, Stage::Late { .. });
+        let pdus = if late { self.clients.take_missed() } else { self.clients.all() };
+        // If the process has ended, the next turn notices.
+        for pdu in pdus {
+            let _ = process.control.send(&Message::Client(pdu));
+        }
+        if std::mem::take(&mut self.refused) {
+            write_error(&mut self.output, Error::PMDAREADY)?;
+        }
+        self.look = None;
+        self.shared.rest();
+        let _ = process.control.send(&Message::Serve);
+        if !late && self.backoff.failures() > 0 {
+            info!("{}: the agent runs again, process {}", self.name, process.id());
+        }
+        self.since = Instant::now();
+        self.stage = Stage::Serving;
+        Ok(())
+    }
+
+    /// Acts on the end of the process. Returns false at the end of pmcd's input.
+    fn died(&mut self, status: Option<ExitStatus>) -> Result<bool, Failure> {
+        self.process = None;
+        let (phase, ending) = (self.shared.phase(), Ending(status));
+        if !matches!(self.stage, Stage::Serving) {
+            self.fail(&format!("the agent has ended: {ending}"));
+            return Ok(true);
+        }
+        match phase {
+            Some(Phase::Ended) if status.is_some_and(|status| status.success()) => return Ok(false),
+            Some(Phase::Ended) => return Err("the connection to pmcd cannot continue".into()),
+            Some(Phase::Calling) => {
+                let pdu = self.shared.call().0;
+                self.refuse(pdu)?;
+                self.fail(&format!("the agent has ended in a {pdu} request: {ending}"));
+            }
+            Some(Phase::Telling) => {
+                let pdu = self.shared.call().0;
+                self.fail(&format!("the agent has ended in a {pdu} PDU: {ending}"));
+            }
+            Some(Phase::Idle | Phase::Away) => self.fail(&format!("the agent has ended: {ending}")),
+            Some(Phase::Reading | Phase::Writing) | None => {
+                return Err(format!(
+                    "the agent has ended within a PDU, so the connection to pmcd cannot continue: {ending}"
+                )
+                .into());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Answers a request that the agent cannot answer now.
+    ///
+    /// pmcd passes the attributes of each new client to agents that ask for them. While one of these is not ready, pmcd
+    /// refuses all new clients. Such an agent therefore stays ready, and each request is answered with `PM_ERR_AGAIN`.
+    /// Clients get the same error when an agent is not ready.
+    fn refuse(&mut self, request: PduType) -> Result<(), Failure> {
+        let refusal = if self.features.is_empty() { refusal(request) } else { Error::AGAIN };
+        write_error(&mut self.output, refusal)?;
+        self.refused |= refusal == Error::PMDANOTREADY;
+        Ok(())
+    }
+
+    /// Ends the process, and schedules the next one. After a long time without failures the pause is short again.
+    fn fail(&mut self, why: &str) {
+        if matches!(self.stage, Stage::Serving) && self.since.elapsed() > STABLE {
+            self.backoff.succeeded();
+        }
+        let pause = self.backoff.failed(&PAUSES);
+        warn!("{}: {why}; restarting it in {pause:?}", self.name);
+        self.process = None;
+        self.look = None;
+        self.shared.rest();
+        self.stage = Stage::Gone(Instant::now() + pause);
+    }
+
+    /// Ends a process that cannot be trusted. A request may be left without an answer.
+    fn abandon(&mut self, why: &str) -> Result<(), Failure> {
+        if matches!(self.stage, Stage::Serving) {
+            return Err(why.into());
+        }
+        self.fail(why);
+        Ok(())
+    }
+
+    fn timers(&mut self) -> Result<(), Failure> {
+        let now = Instant::now();
+        match self.stage {
+            Stage::Gone(at) if at <= now => {
+                if let Err(e) = self.start() {
+                    self.fail(&format!("the process cannot be started: {e}"));
+                }
+            }
+            Stage::Loading(until) if until <= now => {
+                self.fail(&format!("{} has not returned for {LOAD:?}", self.entry));
+            }
+            Stage::Late { since, until } if until <= now => {
+                self.fail(&format!("the agent has not returned for {:.1} s", since.elapsed().as_secs_f64()));
+            }
+            Stage::Serving if self.look.is_some_and(|at| at <= now) => self.check()?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Checks how long the current call takes, and takes the connection if that is too long.
+    fn check(&mut self) -> Result<(), Failure> {
+        let Some(phase) = self.shared.phase() else {
+            return Err("the agent has overwritten the memory of this program".into());
+        };
+        if !phase.is_call() {
+            self.look = None;
+            self.shared.rest();
+            // A call that has just begun relied on the watch.
+            if self.shared.phase().is_some_and(Phase::is_call) && !self.shared.watch() {
+                self.look = Some(Instant::now() + self.patience);
+            }
+            return Ok(());
+        }
+        let (pdu, started) = self.shared.call();
+        let taken = Duration::from_millis(now().saturating_sub(started));
+        if taken < self.patience {
+            self.look = Some(Instant::now() + (self.patience - taken));
+            return Ok(());
+        }
+        if !self.shared.change(phase, Phase::Away) {
+            // The call has just returned.
+            self.look = Some(Instant::now() + self.patience);
+            return Ok(());
+        }
+        self.look = None;
+        let now = Instant::now();
+        self.stage = Stage::Late { since: now.checked_sub(taken).unwrap_or(now), until: now + LATE };
+        if phase == Phase::Calling {
+            self.refuse(pdu)?;
+        }
+        warn!(
+            "{}: the agent has not returned from a {pdu} PDU for {taken:?}, and is not ready until it does",
+            self.name
+        );
+        Ok(())
+    }
+
+    /// Answers pmcd in the agent's place; false at the end of file.
+    fn answer(&mut self) -> Result<bool, Failure> {
+        let mut pdu = Vec::new();
+        let Some(header) = read_header(&mut self.input, &mut pdu)? else { return Ok(false) };
+        read_body(&mut self.input, header, &mut pdu)?;
+        if header.pdu.is_request() {
+            self.refuse(header.pdu)?;
+            return Ok(true);
+        }
+        let recorded = match Pdu::decode(header, &pdu) {
+            Ok(Pdu::Profile(_)) => {
+                self.shared.set_profile(&pdu);
+                true
+            }
+            Ok(Pdu::Attr(_) | Pdu::Error(_)) if matches!(self.stage, Stage::Late { .. }) => self.clients.miss(&pdu),
+            Ok(Pdu::Attr(_) | Pdu::Error(_)) => self.clients.record(&pdu),
+            _ => true,
+        };
+        if !recorded && matches!(self.stage, Stage::Late { .. }) {
+            self.fail("the agent has missed too many PDUs about clients");
+        }
+        Ok(true)
+    }
+}

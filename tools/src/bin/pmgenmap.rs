@@ -1,0 +1,40 @@
+//! pmgenmap(1): names of metrics and their indexes as a C source, from a specification.
+
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+
+use pcp_tools::{Program, genmap, usage};
+
+fn main() -> ExitCode {
+    let program = Program::new(usage::PMGENMAP, 1);
+    let mut out = std::io::stdout();
+    let arguments: Vec<String> = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let (name, specification) = match &arguments[..] {
+        [version] if version == "--version" => {
+            program.print_version();
+            return ExitCode::SUCCESS;
+        }
+        [] => {
+            let mut text = Vec::new();
+            (None, std::io::stdin().read_to_end(&mut text).map(|_| text))
+        }
+        [name] if name != "-?" && name != "--help" => (Some(name.as_str()), std::fs::read(name)),
+        _ => {
+            // As by PCP's command, messages are on standard output.
+            _ = out.write_all(usage::PMGENMAP.as_bytes());
+            return program.failure();
+        }
+    };
+    let Ok(specification) = specification else {
+        let name = name.unwrap_or("<stdin>");
+        _ = writeln!(out, "{}: cannot open \"{}\"", program.name(), pmapi::escape::Escaped(name));
+        return program.failure();
+    };
+    let built = std::env::var("PACKAGE_BUILD_DATE").ok().filter(|date| !date.is_empty());
+    let built = built.unwrap_or_else(|| jiff::Zoned::now().strftime("%a %b %e %H:%M:%S %Z %Y").to_string());
+    let map = genmap::map(program.name(), name, &built, &specification);
+    match out.write_all(&map.text).and_then(|()| out.flush()) {
+        Ok(()) if map.is_valid => ExitCode::SUCCESS,
+        _ => program.failure(),
+    }
+}
