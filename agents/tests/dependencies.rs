@@ -135,6 +135,24 @@ fn one_version_of_each_crate() {
     }
 }
 
+/// That hasher waits for ever in some children of forks.
+#[test]
+fn applications_get_no_default_hasher_of_hashbrown() {
+    let features = |package: &str| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "--offline", "--locked", "--all-features", "-e", "normal,features", "-p", package]);
+        let output = cargo.args(["--prefix", "none"]).current_dir(root()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let feature = "hashbrown feature \"default-hasher\"";
+    for package in ["pcp-mmv", "pcp-mmv-capi", "pcp-trace"] {
+        assert!(!features(package).contains(feature), "{package}");
+    }
+    // The reader of files is for agents.
+    assert!(features("pcp-mmv-reader").contains(feature));
+}
+
 #[test]
 fn sources() {
     for package in packages().iter().filter(|package| !package["source"].is_null()) {

@@ -13,12 +13,16 @@ use crate::guard;
 /// The group of a process that was [isolated](crate::isolate::isolate). It is killed with all processes that its leader
 /// has started.
 #[derive(Debug)]
-pub(crate) struct ProcessGroup(u32);
+pub(crate) struct ProcessGroup {
+    /// The number of the leader, or 0 if the group has been killed.
+    pid: u32,
+    _entry: guard::Entry,
+}
 
 impl ProcessGroup {
-    pub(crate) fn of(child: &Child) -> ProcessGroup {
-        guard::add(child.id());
-        ProcessGroup(child.id())
+    pub(crate) fn new(child: &Child, entry: guard::Entry) -> ProcessGroup {
+        entry.started(child);
+        ProcessGroup { pid: child.id(), _entry: entry }
     }
 
     /// Waits until `until` for the leader of the group to end, and kills the group. The leader is reaped only
@@ -29,7 +33,7 @@ impl ProcessGroup {
     }
 
     fn kill(&mut self, until: Instant) -> bool {
-        let pid = Pid::from_raw(self.0 as i32);
+        let pid = Pid::from_raw(self.pid as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let mut pause = Duration::from_millis(1);
         let (ended, ours) = loop {
@@ -49,15 +53,14 @@ impl ProcessGroup {
             // This fails when the whole group has ended.
             let _ = killpg(pid, Signal::SIGKILL);
         }
-        guard::remove(self.0);
-        self.0 = 0;
+        self.pid = 0;
         ended
     }
 }
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        if self.0 != 0 {
+        if self.pid != 0 {
             self.kill(Instant::now());
         }
     }

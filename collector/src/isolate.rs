@@ -1,5 +1,6 @@
 //! Isolation of started processes from this one.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -25,4 +26,12 @@ pub(crate) fn isolate(command: &mut Command) {
     #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
     crate::dso::child::end_with_parent(command);
     command.process_group(0);
+}
+
+/// Lets a process write `+ ENTRY:PID`, with its own identifier, before it executes the program, on supported platforms.
+pub(crate) fn tell(command: &mut Command, to: OwnedFd, entry: u32) {
+    #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
+    crate::dso::child::tell(command, to, entry);
+    #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
+    let _ = (command, to, entry);
 }

@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use pmda::Address;
 
 use crate::group::ProcessGroup;
+use crate::guard::Entry;
 use crate::process::reap;
 use crate::{Collector, End, Error, Process, Result, Stream, isolate};
 
@@ -116,10 +117,11 @@ impl Launch {
     pub fn open(mut self) -> Result<Process> {
         let isolated = self.isolated;
         let mut command = self.command.take();
-        if let Some(command) = command.as_mut().filter(|_| isolated) {
+        let entry = command.as_mut().filter(|_| isolated).map(|command| {
             isolate::isolate(command);
-        }
-        let group = |child: &Child| isolated.then(|| ProcessGroup::of(child));
+            Entry::of(command)
+        });
+        let group = |child: &Child| entry.map(|entry| ProcessGroup::new(child, entry));
         match self.address {
             None => {
                 let mut command = command.ok_or(Error::Closed)?;

@@ -11,12 +11,11 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::slice;
 
-use hashbrown::HashMap;
-
 use crate::format::{
     Flags, HEADER_LEN, Header, INDOM_LEN, IndomRecord, LABEL_LEN, MAGIC, NAME_LEN, PAYLOAD_LEN, STRING_LEN, Section,
     TOC_LEN, Toc, VALUE_LEN, ValueRecord, Version,
 };
+use crate::hash::HashMap;
 use crate::model::{Kind, Metric, Model, TextId};
 use crate::names::MAX_SHORT_NAME;
 
@@ -381,7 +380,7 @@ struct Strings<'a> {
 
 impl<'a> Strings<'a> {
     fn new(help: impl Iterator<Item = &'a str>) -> Strings<'a> {
-        Strings { list: help.collect(), index: HashMap::new(), at: 0 }
+        Strings { list: help.collect(), index: HashMap::default(), at: 0 }
     }
 
     /// Indexes the strings by their text.

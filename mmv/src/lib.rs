@@ -35,6 +35,7 @@ mod error;
 mod file;
 mod fork;
 mod handle;
+mod hash;
 mod ids;
 mod layout;
 mod map;

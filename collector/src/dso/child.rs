@@ -1,6 +1,7 @@
 //! The code of a child process between fork(2) and exec(2).
 
-use std::io;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -28,6 +29,25 @@ pub(crate) fn use_execvp(command: &mut Command) {
 pub(crate) fn end_with_parent(command: &mut Command) {
     // SAFETY: as above.
     unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
+}
+
+/// Lets a process write `+ ENTRY:PID`, with its own identifier.
+pub(crate) fn tell(command: &mut Command, to: OwnedFd, entry: u32) {
+    // SAFETY: as above. The numbers are formatted without memory of the heap.
+    unsafe {
+        command.pre_exec(move || {
+            let mut line = [0; 32];
+            let mut rest = &mut line[..];
+            writeln!(rest, "+ {entry}:{}", libc::getpid())?;
+            let len = 32 - rest.len();
+            // The reader may be gone. The signal's action is the default at this point, as it is in the program.
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            // If this fails, the parent finds it out when it writes the line itself.
+            libc::write(to.as_raw_fd(), line.as_ptr().cast(), len);
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            Ok(())
+        })
+    };
 }
 
 /// Marks all other descriptors close-on-exec. They are not closed yet, because the standard library needs one to report

@@ -1,7 +1,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
-use std::process::Command;
-use std::time::Duration;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
@@ -9,7 +11,8 @@ use nix::unistd::Pid;
 use pcp_pdu::FrameError;
 use pcp_pdu::handshake::Features;
 
-use crate::{Address, AgentState, End, Error, Launch};
+use crate::guard::Entry;
+use crate::{Address, AgentState, End, Error, Launch, isolate};
 
 /// An agent's CREDS PDU with the flags `AUTHORIZE` and `CONTAINER`, for printf(1).
 const CREDS: &str = r"\000\000\000\024\000\000\160\014\000\000\000\001\000\000\000\001\001\002\000\104";
@@ -91,10 +94,50 @@ fn an_isolated_agent_inherits_three_descriptors_and_goes_with_its_children() {
     let child: u32 = text.lines().last().unwrap().parse().unwrap();
     assert!(process_exists(child));
     drop(process);
-    // It may stay a zombie, because no process waits for it.
-    while std::fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+    while runs(child) {
         std::thread::yield_now();
     }
+}
+
+/// Returns whether a process exists and is not a zombie, which stays if no process waits for it.
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// The test starts itself once more, and that process is killed.
+#[test]
+fn a_group_ends_with_a_process_that_is_killed_just_after_the_start() {
+    const DIRECTORY: &str = "COLLECTOR_TEST_DIRECTORY";
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        start_and_die(Path::new(&directory));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg("a_group_ends_with_a_process_that_is_killed_just_after_the_start").env(DIRECTORY, dir.path());
+    let status = command.stdout(Stdio::null()).status().unwrap();
+    assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+    let pids = std::fs::read_to_string(dir.path().join("pids")).unwrap();
+    let pids: Vec<u32> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 2);
+    let end = Instant::now() + Duration::from_secs(60);
+    while pids.iter().any(|pid| runs(*pid)) {
+        assert!(Instant::now() < end, "{pids:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Starts processes, and is killed before it could register their group.
+fn start_and_die(directory: &Path) -> ! {
+    let pids = directory.join("pids");
+    let mut command = shell(&format!("sleep 1000 & echo $$ $! >{0}.new; mv {0}.new {0}; wait", pids.display()));
+    isolate::isolate(&mut command);
+    let _entry = Entry::of(&mut command);
+    let _child = command.spawn().unwrap();
+    while !pids.exists() {
+        std::thread::yield_now();
+    }
+    kill(Pid::this(), Signal::SIGKILL).unwrap();
+    unreachable!()
 }
 
 #[test]

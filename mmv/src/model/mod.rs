@@ -5,7 +5,6 @@ mod label;
 mod named;
 mod values;
 
-use hashbrown::{HashMap, HashSet};
 use pmapi::{Semantics, Units};
 
 use items::Items;
@@ -15,6 +14,7 @@ use named::Named;
 pub(crate) use values::Runs;
 
 use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, ValueType};
+use crate::hash::{HashMap, HashSet};
 use crate::names::{check_instance, check_metric, check_text};
 use crate::{Error, ids};
 

@@ -3,8 +3,10 @@
 use std::hash::BuildHasher;
 use std::ops::{Index, IndexMut};
 
+use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::hash::RandomState;
 
 /// A map from names to objects, in insertion order. All names are in one allocation, because there can be many names,
 /// and they are never removed.
@@ -14,7 +16,7 @@ pub(crate) struct Named<T> {
     list: Vec<One<T>>,
     /// Indexes of the list, by name.
     index: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    hasher: RandomState,
 }
 
 #[derive(Debug)]
@@ -29,7 +31,7 @@ struct One<T> {
 
 impl<T> Default for Named<T> {
     fn default() -> Self {
-        let hasher = DefaultHashBuilder::default();
+        let hasher = RandomState::default();
         Named { names: String::new(), list: Vec::new(), index: HashTable::new(), hasher }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hashbrown::HashMap;
+use crate::hash::HashMap;
 
 /// Consecutive values of one metric, for consecutive instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::thread::Thread;
 
-use hashbrown::{HashMap, HashSet};
 use once_cell::race::OnceBox;
 use pmapi::backoff::Backoff;
 
@@ -20,6 +19,7 @@ use crate::Error;
 use crate::fork::{self, Forked};
 use crate::format::Flags;
 use crate::handle::{Distributions, Handle, Shared, SlotContext, Texts, no_value};
+use crate::hash::{HashMap, HashSet};
 use crate::map::{Gate, Segment};
 use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -89,7 +89,7 @@ impl Inner {
             phase: Phase::Idle,
             claim: None,
             file: String::new(),
-            before: HashMap::new(),
+            before: HashMap::default(),
             cluster: 0,
             batches: 0,
             stale: false,
@@ -100,8 +100,8 @@ impl Inner {
             shared: Shared::default(),
             thread_pauses: Backoff::default(),
             thread: None,
-            texts: HashMap::new(),
-            taken: HashSet::new(),
+            texts: HashMap::default(),
+            taken: HashSet::default(),
         };
         let inner = Arc::new(Inner {
             options,

@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hashbrown::{HashMap, HashSet};
 use nix::unistd::geteuid;
 use pmapi::Item;
 
@@ -19,6 +18,7 @@ use crate::fork;
 use crate::format::{
     Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version, process_exists,
 };
+use crate::hash::{HashMap, HashSet};
 use crate::ids;
 use crate::names::truncated;
 
@@ -67,7 +67,7 @@ impl Before {
         Before {
             owner: header.owner().filter(|process| process_exists(*process)),
             cluster: u16::try_from(header.cluster).ok().filter(|cluster| trusted && *cluster <= Item::MAX_CLUSTER),
-            items: if trusted { items(file, &header).unwrap_or_default() } else { HashMap::new() },
+            items: if trusted { items(file, &header).unwrap_or_default() } else { HashMap::default() },
         }
     }
 }
