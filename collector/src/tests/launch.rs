@@ -127,6 +127,7 @@ fn a_group_ends_with_a_process_that_is_killed_just_after_the_start() {
 }
 
 /// Starts processes, and is killed before it could register their group.
+#[expect(clippy::zombie_processes, reason = "this process does not live to wait")]
 fn start_and_die(directory: &Path) -> ! {
     let pids = directory.join("pids");
     let mut command = shell(&format!("sleep 1000 & echo $$ $! >{0}.new; mv {0}.new {0}; wait", pids.display()));
