@@ -9,11 +9,14 @@ use std::sync::atomic::{
 use std::thread;
 use std::time::Duration;
 
-use super::{KeepThread, single_threaded, this_thread};
+use super::{KeepThread, is_torn, single_threaded, this_thread};
 
 /// Number of attempts with only a yield in between, before the waiting thread sleeps.
 const EAGER: u32 = 100;
 const NAP: Duration = Duration::from_micros(100);
+
+/// Number of attempts in a process in which the holder may not exist.
+const TORN: u32 = EAGER + 10;
 
 /// Holder that has taken the lock as the only thread of the process.
 const ONLY: usize = 1;
@@ -34,7 +37,8 @@ impl<T> Lock<T> {
     }
 
     /// Waits until the lock is free, and takes it. Returns `None` in a signal handler if the thread that it has
-    /// interrupted has the lock: that thread cannot continue meanwhile.
+    /// interrupted has the lock: that thread cannot continue meanwhile. And in a [torn](is_torn) process, if another
+    /// thread had the lock at the fork.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Option<Guard<'_, T>> {
         self.acquire(u32::MAX).then(|| Guard(self))
@@ -66,6 +70,7 @@ impl<T> Lock<T> {
                 Ok(_) => return true,
                 Err(holder) if holder == own || holder == ONLY && single_threaded() => return false,
                 Err(_) if attempt < EAGER => thread::yield_now(),
+                Err(_) if attempt > TORN && is_torn() => return false,
                 Err(_) => {
                     let _whole = KeepThread::new();
                     thread::sleep(NAP);

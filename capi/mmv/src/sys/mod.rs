@@ -26,7 +26,7 @@ pub(crate) use lock::Lock;
 pub(crate) use number::{to_i32, to_i64, to_u32, to_u64};
 pub(crate) use pages::{Pages, Value};
 pub(crate) use process::{
-    KeepThread, before_first_start, check_memory, file_size_limit, local_time, now, set_errno, share_values,
-    single_threaded, this_thread,
+    KeepThread, before_first_start, check_memory, file_size_limit, is_torn, keep_whole, local_time, now, set_errno,
+    share_values, single_threaded, this_thread,
 };
 pub(crate) use table::{Keyed, Table};

@@ -3,17 +3,21 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8,
-    Ordering::{AcqRel, Relaxed},
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Byte that [`SINGLE`] refers to if the C library does not report the number of threads, and after a fork, when
-/// processes share a file.
+/// Byte that [`SINGLE`] refers to before the first start, and if the C library does not report the number of threads.
+static UNKNOWN: AtomicU8 = AtomicU8::new(0);
+/// Byte that [`SINGLE`] refers to after a fork, when processes share a file.
 static SEVERAL: AtomicU8 = AtomicU8::new(0);
 
 /// Address of a byte that is not zero while this process has one thread and shares its files with no other process:
 /// `__libc_single_threaded` of glibc until the first fork.
-static SINGLE: AtomicPtr<u8> = AtomicPtr::new(SEVERAL.as_ptr());
+static SINGLE: AtomicPtr<u8> = AtomicPtr::new(UNKNOWN.as_ptr());
+
+/// The process in which no lock is held by a thread that does not exist, or 0 before the first start.
+static WHOLE: AtomicU32 = AtomicU32::new(0);
 
 /// Returns whether no other thread or process can update values at the same time.
 #[inline(always)]
@@ -24,23 +28,41 @@ pub(crate) fn single_threaded() -> bool {
 }
 
 /// Finds the C library's flag for a single thread, and registers the functions that a forking thread calls: `prepare`
-/// before the fork, `resume` after it in both processes. Calls after the first do nothing.
-pub(crate) fn before_first_start(prepare: extern "C" fn(), resume: extern "C" fn()) {
+/// before the fork, `parent` and `child` after it. Calls after the first do nothing.
+///
+/// No thread takes a lock before the functions are registered: a fork that does not call them would leave it locked in
+/// the child. Two threads may therefore both register them.
+pub(crate) fn before_first_start(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
     static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, AcqRel) {
+    if DONE.load(Acquire) {
         return;
     }
+    keep_whole();
     // SAFETY: the functions are of this library. The C library forgets them when it unloads the library. They cannot
     // unwind, because Rust aborts the process when an `extern "C"` function panics.
-    let registered = unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(resume)) };
+    let registered = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     // Without a handler the library would not notice a fork.
     if registered == 0 {
         // SAFETY: the name ends in a NUL.
         let single = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
         if !single.is_null() {
-            SINGLE.store(single.cast(), Relaxed);
+            // After a fork, processes share files.
+            let _ = SINGLE.compare_exchange(UNKNOWN.as_ptr(), single.cast(), AcqRel, Relaxed);
         }
     }
+    DONE.store(true, Release);
+}
+
+/// States that all locks of this process are free, or held by threads that exist.
+pub(crate) fn keep_whole() {
+    WHOLE.store(std::process::id(), Relaxed);
+}
+
+/// Returns whether a lock may be held by a thread that does not exist. This is so in a child whose parent could not free
+/// the locks before the fork, and in a child of a system call that runs no fork handlers, such as clone(2).
+pub(crate) fn is_torn() -> bool {
+    let whole = WHOLE.load(Relaxed);
+    whole != 0 && whole != std::process::id()
 }
 
 /// Makes all updates exact from now on, whatever the number of threads.
