@@ -93,7 +93,8 @@ fn an_agent_that_hangs_does_not_take_this_one_with_it() {
     let derived = pmcd.agent_pid("derived").unwrap();
     let children = std::fs::read_to_string(format!("/proc/{derived}/task/{derived}/children")).unwrap();
     // Another child process ends pmdalinux when the agent is killed.
-    let linux = Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap());
+    let is_linux = |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "pmdalinux\n";
+    let linux = Pid::from_raw(children.split_whitespace().find(is_linux).unwrap().parse().unwrap());
     kill(linux, Signal::SIGSTOP).unwrap();
     assert!(ncpu().contains("Try again"), "{}", ncpu());
     assert_eq!(pmcd.agent_status("derived"), 0);
