@@ -149,8 +149,14 @@ fn applications_get_no_default_hasher_of_hashbrown() {
     for package in ["pcp-mmv", "pcp-mmv-capi", "pcp-trace"] {
         assert!(!features(package).contains(feature), "{package}");
     }
-    // The reader of files is for agents.
-    assert!(features("pcp-mmv-reader").contains(feature));
+    // All others that use the crate need the feature. A build of the workspace would have it without that.
+    for package in packages().iter().filter(|package| package["source"].is_null()) {
+        let dependencies = package["dependencies"].as_array().unwrap().iter();
+        for hashbrown in dependencies.filter(|dependency| dependency["name"] == "hashbrown") {
+            let has_it = hashbrown["features"].as_array().unwrap().contains(&"default-hasher".into());
+            assert_eq!(has_it, package["name"] != "pcp-mmv", "{}", package["name"]);
+        }
+    }
 }
 
 #[test]
