@@ -15,7 +15,8 @@ use mmv::recorder::Recorder;
 use mmv::{Counter, CounterWriter, Error, Gauge, Registry, ShardedCounter, Text};
 use mmv_reader::File;
 use nix::sched::{CloneFlags, unshare};
-use testkit::{Child, as_process_1};
+use testkit::{Child, as_process_1, logged};
+use tracing::Level;
 
 fn registry(dir: &Path) -> Registry {
     Registry::builder("app").directory(dir).flush_every(Duration::ZERO).build().unwrap()
@@ -342,4 +343,65 @@ fn process_1_of_each_pid_name_space_has_its_own_file() {
         });
     })
     .ends();
+}
+
+/// Starts a process that exports under the same name as `first`, lets the parent look, and ends it as `end` does.
+fn run_second(dir: &Path, first: &Registry, mut look: impl FnMut(&str), end: fn(Registry)) {
+    let (started, over) = (dir.join("started"), dir.join("over"));
+    let child = Child::new(|| {
+        let second = registry(dir);
+        second.counter("second").register().unwrap().add(2);
+        second.try_start().unwrap();
+        fs::write(&started, "").unwrap();
+        wait_for(|| over.exists());
+        end(second);
+    });
+    wait_for(|| started.exists());
+    let process = child.process();
+    assert_eq!(
+        logged(Level::WARN, || first.flush()),
+        [format!(
+            "WARN: app: process {process} has the same name, and its file hides the metrics of this process until it ends"
+        )]
+    );
+    look(&format!("process {process} exports under the same name"));
+    assert_eq!(words(dir.join("app")), [("second".to_owned(), 2)].into());
+    fs::write(&over, "").unwrap();
+    child.ends();
+    fs::remove_file(started).unwrap();
+    fs::remove_file(over).unwrap();
+}
+
+#[test]
+fn metrics_that_another_process_of_the_same_name_has_hidden_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = registry(dir.path());
+    let count = first.counter("first").register().unwrap();
+    first.try_start().unwrap();
+    // The second process removes its file, or leaves it after a crash.
+    for (round, end) in [drop::<Registry>, std::mem::forget].into_iter().enumerate() {
+        count.inc();
+        run_second(dir.path(), &first, |_| assert_eq!(logged(Level::WARN, || first.flush()), [""; 0]), end);
+        count.inc();
+        assert_eq!(logged(Level::WARN, || first.flush()), [""; 0]);
+        assert_eq!(words(dir.path().join("app"))["first"], 2 * (round as u64 + 1));
+    }
+}
+
+#[test]
+fn a_registration_does_not_replace_the_file_of_another_running_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = registry(dir.path());
+    first.counter("first").register().unwrap().inc();
+    first.try_start().unwrap();
+    let register = |why: &str| {
+        let lines = logged(Level::WARN, || {
+            ["more", "most"].iter().for_each(|name| first.counter(name).register().unwrap().add(3));
+        });
+        assert_eq!(lines, [format!("WARN: app: new metrics are not exported to PCP: {why}")]);
+    };
+    run_second(dir.path(), &first, register, std::mem::forget);
+    first.flush();
+    let expected = [("first", 1), ("more", 3), ("most", 3)].map(|(name, value)| (name.to_owned(), value));
+    assert_eq!(words(dir.path().join("app")), expected.into());
 }

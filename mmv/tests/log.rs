@@ -93,7 +93,10 @@ fn a_file_of_another_process_is_not_taken_in_silence() {
     assert_eq!(logged(Level::TRACE, start), [""; 0]);
     bytes[32..36].copy_from_slice(&1i32.to_ne_bytes());
     fs::write(dir.path().join("shop"), bytes).unwrap();
-    assert_eq!(logged(Level::TRACE, start), ["WARN: shop: replaced the file of process 1, which is still running"]);
+    assert_eq!(
+        logged(Level::TRACE, start),
+        ["WARN: shop: replaced the file of process 1, which is still running: each process needs a name of its own"]
+    );
 }
 
 #[test]

@@ -30,11 +30,12 @@ impl Inner {
         self.flush_values();
         let Some(mut state) = self.lock() else { return };
         let not_copied = if state.exports() { self.copy_changes(&mut state) } else { None };
-        self.look_for_file(&mut state);
+        let hidden_by = self.look_for_file(&mut state);
         let error =
             if attempt == Attempt::Now || state.backoff.is_due() { self.publish_in_time(&mut state) } else { None };
         drop(state);
         self.log(error);
+        self.log_hidden(hidden_by);
         if let Some(e) = not_copied {
             notice::warn(format_args!("{}: readers see old values, as writing failed: {e}", self.options.name));
         }

@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub warned: bool,
     /// Whether the log already says that values cannot be written.
     pub warned_of_copy: bool,
+    /// Running process that has replaced the file of this one, as the log already says.
+    pub hidden_by: Option<i32>,
     /// Whether the log already says that there is no thread.
     pub warned_of_thread: bool,
     /// Pauses between automatic attempts to write the file.
@@ -95,6 +97,7 @@ impl Inner {
             stale: false,
             warned: false,
             warned_of_copy: false,
+            hidden_by: None,
             warned_of_thread: false,
             backoff: Backoff::default(),
             shared: Shared::default(),

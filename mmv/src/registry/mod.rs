@@ -294,8 +294,10 @@ impl RegistryBuilder {
     }
 
     /// Sets the period of the flush thread, which writes sharded counters and quantiles to the file, and all values on
-    /// file systems that copy on write, are on a network, or are implemented by a program (FUSE). The default is a second;
-    /// with zero, only [`Registry::flush`] writes them.
+    /// file systems that copy on write, are on a network, or are implemented by a program (FUSE). It also writes the file
+    /// again if it was removed, or if another process of the same name had replaced it and has ended. The default is a
+    /// second if the registry has values to flush, and no thread otherwise. With zero, there is no thread, and
+    /// [`Registry::flush`] writes the values.
     #[must_use]
     pub fn flush_every(mut self, period: Duration) -> RegistryBuilder {
         self.flush_every = Some(period);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::unistd::geteuid;
 use once_cell::race::OnceBox;
 use pmapi::Config;
 use pmapi::backoff::doubling;
@@ -32,6 +33,14 @@ struct Target {
     name: String,
     /// Kept if another process may have taken the name in the meantime.
     existing: Existing,
+}
+
+/// Another file that has the name of a registry's file.
+enum Other {
+    /// A running process of this user exports it.
+    Of(i32),
+    /// The file of another user, of a process that has ended or is not visible, or of no process.
+    Unknown,
 }
 
 /// Pauses between attempts to write a file.
@@ -76,8 +85,10 @@ impl Inner {
         drop(state);
         self.log_no_thread(no_thread);
         if let Some(other) = owner.filter(|owner| *owner != process.number()) {
-            let name = &self.options.name;
-            tracing::warn!(target: "mmv", "{name}: replaced the file of process {other}, which is still running");
+            notice::warn(format_args!(
+                "{}: replaced the file of process {other}, which is still running: each process needs a name of its own",
+                self.options.name
+            ));
         }
         Ok(())
     }
@@ -166,30 +177,70 @@ impl Inner {
         if !state.stale || !state.exports() {
             return None;
         }
-        let published = Directory::open(&self.directory())
-            .and_then(|directory| self.publish(state, &directory, Existing::Replaced));
+        let published =
+            Directory::open(&self.directory()).and_then(|directory| match self.replaced(state, &directory) {
+                Some(Other::Of(process)) => {
+                    Err(io::Error::other(format!("process {process} exports under the same name")))
+                }
+                _ => self.publish(state, &directory, Existing::Replaced),
+            });
         let error = published.err()?;
         state.backoff.failed(&PAUSES);
         let is_first = !std::mem::replace(&mut state.warned, true);
         is_first.then_some(error)
     }
 
-    /// Marks the file as stale if it, or its directory, was removed.
-    pub(super) fn look_for_file(&self, state: &mut State) {
-        let Phase::Exporting(published) = &state.phase else { return };
+    /// Marks the file as stale if it or its directory was removed, or if the process that replaced it has ended. Returns
+    /// a running process that has replaced the file since the last call, which the caller must [log](Inner::log_hidden).
+    #[must_use]
+    pub(super) fn look_for_file(&self, state: &mut State) -> Option<i32> {
+        let Phase::Exporting(published) = &state.phase else { return None };
         if !state.exports() || state.stale {
-            return;
+            return None;
         }
-        if let Ok(directory) = Directory::open(&self.directory()) {
-            state.stale =
-                published.file.get().is_err() || directory.leads_to(&state.file, published.file.id()).is_none();
+        let directory = Directory::open(&self.directory()).ok()?;
+        if published.file.get().is_err() || directory.leads_to(&state.file, published.file.id()).is_none() {
+            state.stale = true;
+            return None;
         }
+        match self.replaced(state, &directory) {
+            Some(Other::Of(process)) => {
+                return (state.hidden_by.replace(process) != Some(process)).then_some(process);
+            }
+            // A process that was never seen running may run in another PID namespace.
+            Some(Other::Unknown) => state.stale = state.hidden_by.is_some(),
+            None => {}
+        }
+        None
+    }
+
+    /// Returns the file that has replaced the file of this process, if any.
+    fn replaced(&self, state: &State, directory: &Directory) -> Option<Other> {
+        let Phase::Exporting(published) = &state.phase else { return None };
+        if directory.leads_to(&state.file, published.file.id()) != Some(false) {
+            return None;
+        }
+        let file = directory.read(&state.file).ok()?;
+        // The file of another user could keep this process from exporting.
+        let is_own = file.metadata().is_ok_and(|file| file.uid() == geteuid().as_raw());
+        let owner = header(&file).filter(|_| is_own).and_then(|header| header.owner());
+        Some(owner.filter(|process| process_exists(*process)).map_or(Other::Unknown, Other::Of))
     }
 
     /// Logs an error. An export that fails must not stop the application.
     pub(super) fn log(&self, error: Option<io::Error>) {
         if let Some(e) = error {
             notice::warn(format_args!("{}: new metrics are not exported to PCP: {e}", self.options.name));
+        }
+    }
+
+    /// Logs that another process hides the metrics of this one.
+    pub(super) fn log_hidden(&self, by: Option<i32>) {
+        if let Some(process) = by {
+            notice::warn(format_args!(
+                "{}: process {process} has the same name, and its file hides the metrics of this process until it ends",
+                self.options.name
+            ));
         }
     }
 
@@ -228,7 +279,7 @@ impl Inner {
             directory.remove(&temporary);
             return Err(e);
         }
-        (state.stale, state.warned) = (false, false);
+        (state.stale, state.warned, state.hidden_by) = (false, false, None);
         state.backoff.succeeded();
         let phase = Phase::Exporting(Published { file, generation, process, copies });
         match std::mem::replace(&mut state.phase, phase) {
