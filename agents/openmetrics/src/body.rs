@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
+use crate::document::Document;
+
 /// Largest window of a zstd frame, in bytes: the largest one for HTTP (RFC 9659). The decoder keeps as much in memory.
 const WINDOW: u64 = 8 << 20;
 /// Number of windows of [`WINDOW`] bytes that all zstd frames of a body may need together, in addition to the length of
@@ -34,7 +36,7 @@ pub(crate) struct Limit {
 ///
 /// # Errors
 /// `TimedOut` after the deadline. Other kinds for a body that is invalid or too long.
-pub(crate) fn decoded(body: impl Read, encoding: &str, limit: Limit, deadline: Instant) -> io::Result<Vec<u8>> {
+pub(crate) fn decoded(body: impl Read, encoding: &str, limit: Limit, deadline: Instant) -> io::Result<Document> {
     let check = || {
         let is_late = Instant::now() >= deadline;
         if is_late { Err(io::Error::new(io::ErrorKind::TimedOut, "no complete answer in time")) } else { Ok(()) }
@@ -59,19 +61,20 @@ impl<R: Read> Read for Timed<'_, R> {
     }
 }
 
-fn decoded_while(body: impl Read, encoding: &str, limit: Limit, check: Check<'_>) -> io::Result<Vec<u8>> {
+fn decoded_while(body: impl Read, encoding: &str, limit: Limit, check: Check<'_>) -> io::Result<Document> {
     let Limit { most: limit, usual } = limit;
     let most = limit.saturating_add(1);
-    let mut body = Timed { inner: body, check }.take(most);
+    let body = Timed { inner: body, check }.take(most);
     // Slightly more than usual, so that the end is found without another allocation.
-    let mut document = Vec::with_capacity(usual + usual / 16 + 64);
+    let mut document = Document::new(usual + usual / 16 + 64);
     match encoding {
-        "" | "identity" => _ = body.read_to_end(&mut document)?,
-        "gzip" | "x-gzip" => _ = MultiGzDecoder::new(body).take(most).read_to_end(&mut document)?,
-        "deflate" => _ = ZlibDecoder::new(body).take(most).read_to_end(&mut document)?,
+        "" | "identity" => document.read_to_end(body)?,
+        "gzip" | "x-gzip" => document.read_to_end(MultiGzDecoder::new(body).take(most))?,
+        "deflate" => document.read_to_end(ZlibDecoder::new(body).take(most))?,
         "zstd" => {
-            let mut packed = Vec::new();
-            if body.read_to_end(&mut packed)? as u64 > limit {
+            let mut packed = Document::new(0);
+            packed.read_to_end(body)?;
+            if packed.len() as u64 > limit {
                 return Err(too_long(limit));
             }
             zstd(&packed, limit, &mut document, check)?;
@@ -93,7 +96,7 @@ fn invalid(reason: String) -> io::Error {
 }
 
 /// Appends the content of zstd frames to `document`. The frames share a decoder, and thus its memory.
-fn zstd(mut packed: &[u8], limit: u64, document: &mut Vec<u8>, check: Check<'_>) -> io::Result<()> {
+fn zstd(mut packed: &[u8], limit: u64, document: &mut Document, check: Check<'_>) -> io::Result<()> {
     let mut decoder = FrameDecoder::new();
     let (mut all, most_of_all) = (0_u64, limit.saturating_add(WINDOWS * WINDOW));
     let mut turn = None;
@@ -194,7 +197,8 @@ mod tests {
     use super::*;
 
     fn read(packed: &[u8], most: u64) -> Result<Vec<u8>, String> {
-        decoded_while(packed, "zstd", Limit { most, usual: 0 }, &|| Ok(())).map_err(|e| e.to_string())
+        let document = decoded_while(packed, "zstd", Limit { most, usual: 0 }, &|| Ok(()));
+        document.map(|document| document.to_vec()).map_err(|e| e.to_string())
     }
 
     /// A frame with a raw block of one byte, which is the last block. The head says how much memory there must be.
@@ -203,7 +207,7 @@ mod tests {
     }
 
     /// Decodes a body until the deadline is checked for the given time. Returns the number of checks.
-    fn late_at(packed: &[u8], encoding: &str, at: usize) -> (usize, io::Result<Vec<u8>>) {
+    fn late_at(packed: &[u8], encoding: &str, at: usize) -> (usize, io::Result<Document>) {
         let checks = Cell::new(0);
         let check = || {
             checks.set(checks.get() + 1);

@@ -13,7 +13,9 @@ use pmda::clap::{Command, FromArgMatches as _};
 
 use crate::body::Limit;
 use crate::compact::Rare;
+use crate::document::Document;
 use crate::http::Client;
+use crate::local;
 use crate::metric::{Metric, Sample, Shape};
 use crate::model::Model;
 use crate::options::{Options, augment};
@@ -51,7 +53,7 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
 
 fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String> {
     let Source { document, rules, shown, limits } = Source::read(subject, options)?;
-    let text = String::from_utf8_lossy(&document);
+    let text = document.into_text().map_err(|e| e.to_string())?;
     let instances = limits.instances.unwrap_or_else(|| options.instances());
     let mut model = Model::unsaved("SOURCE".into(), instances);
     let sample = model.read(&text, &rules);
@@ -116,7 +118,7 @@ fn strictly(out: &mut String, text: &str) {
 
 /// A document, and the rules for it.
 struct Source {
-    document: Vec<u8>,
+    document: Document,
     rules: Rare<Rules>,
     limits: Rare<Limits>,
     /// Name of the document, without secrets.
@@ -146,7 +148,7 @@ impl Source {
         if is_script {
             return Source::of_script(&path.canonicalize().map_err(failed)?, options, shown);
         }
-        let document = file::read(path, options.bytes()).map_err(failed)?;
+        let document = local::read(path, options.bytes())?;
         Ok(Source { document, rules: Rare::default(), limits: Rare::default(), shown })
     }
 
@@ -172,7 +174,7 @@ impl Source {
         let shown = presentable(&file.url);
         let limit = file.limits.bytes.unwrap_or_else(|| options.bytes());
         let document = if let Some(path) = file.url.strip_prefix("file://") {
-            file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?
+            local::read(path.as_ref(), limit)?
         } else {
             let deadline = Instant::now() + file.limits.timeout.unwrap_or_else(|| options.timeout());
             let answer = Client::new(&file).and_then(|client| {

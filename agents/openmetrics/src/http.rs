@@ -14,6 +14,7 @@ use ureq::http::Uri;
 use ureq::typestate::AgentScope;
 
 use crate::body::{Limit, decoded};
+use crate::document::Document;
 use crate::redirection::{is_same_server, location, target};
 use crate::transport::{Direct, IDLE, Kept, NoAddress, UnixConnector, UrlConnector};
 use crate::url_file::{Access, Format, UrlFile, presentable, quoted, without_user};
@@ -75,7 +76,7 @@ impl From<String> for Failure {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
-    pub(crate) document: Vec<u8>,
+    pub(crate) document: Document,
 }
 
 impl Client {
@@ -418,7 +419,7 @@ mod tests {
 
     fn get(client: &Client, file: &UrlFile) -> String {
         let limit = Limit { most: 100, usual: 0 };
-        String::from_utf8(client.get(file, Instant::now() + LIMIT, limit).unwrap().document).unwrap()
+        String::from_utf8(client.get(file, Instant::now() + LIMIT, limit).unwrap().document.to_vec()).unwrap()
     }
 
     fn client(url: &str) -> (Client, UrlFile) {

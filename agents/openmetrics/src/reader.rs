@@ -11,7 +11,9 @@ use tracing::{info, warn};
 
 use crate::body::Limit;
 use crate::compact::{Rare, Sparse as _};
+use crate::document::Document;
 use crate::http::{Client, Failure};
+use crate::local::Files;
 use crate::metric::{Likeness, Sample};
 use crate::model::Model;
 use crate::script;
@@ -59,6 +61,7 @@ pub(crate) struct Reader {
     model: Model,
     /// The `.url` file, or the `.conf` file beside a script.
     file: Option<Loaded>,
+    files: Files,
     /// Whether the last document was refused. The refusal is logged once.
     refused: bool,
     /// Length of the last document, in bytes.
@@ -99,7 +102,18 @@ impl Reader {
     pub(crate) fn new(name: Arc<str>, cluster: u16, path: Arc<Path>, kind: Kind, defaults: Arc<Defaults>) -> Reader {
         let mut model = Model::new(Arc::clone(&name), cluster, &defaults.store, defaults.instances);
         model.likeness = defaults.likeness;
-        Reader { name, path, kind, defaults, model, file: None, refused: false, length: 0, placed: None }
+        Reader {
+            name,
+            path,
+            kind,
+            defaults,
+            model,
+            file: None,
+            files: Files::default(),
+            refused: false,
+            length: 0,
+            placed: None,
+        }
     }
 
     /// Reads the source. The document of a server may take no longer than `most`, if that is shorter than its own limit.
@@ -115,7 +129,8 @@ impl Reader {
         let (code, outcome) = match document {
             Ok((code, document)) => {
                 self.length = document.len();
-                (code, Ok(Arc::new(self.parse(&document))))
+                let sample = document.into_text().map(|text| Arc::new(self.parse(&text)));
+                (code, sample.map_err(|e| e.to_string().into()))
             }
             Err(failure) => (failure.code, Err(failure)),
         };
@@ -127,14 +142,13 @@ impl Reader {
         self.model.save();
     }
 
-    fn parse(&mut self, document: &[u8]) -> Sample {
-        let text = String::from_utf8_lossy(document);
+    fn parse(&mut self, text: &str) -> Sample {
         let rules = self
             .file
             .as_ref()
             .and_then(|loaded| loaded.file.as_ref().ok())
             .map_or(Rules::NONE, |(file, _)| &file.rules);
-        let sample = self.model.read(&text, rules);
+        let sample = self.model.read(text, rules);
         let (name, was_refused) = (&self.name, std::mem::replace(&mut self.refused, sample.refused.is_some()));
         if let (Some((line, reason)), false) = (&sample.refused, was_refused) {
             warn!(source = %name, "source {name}: line {line}: {reason}; this line and those after it are left out");
@@ -145,7 +159,7 @@ impl Reader {
         sample
     }
 
-    fn document(&mut self, begin: Instant, most: Option<Duration>) -> Result<(u16, Vec<u8>), Failure> {
+    fn document(&mut self, begin: Instant, most: Option<Duration>) -> Result<(u16, Document), Failure> {
         self.model.load()?;
         let metadata = self.path.metadata().map_err(|e| e.to_string())?;
         self.defaults.owners.check(&self.path, &metadata)?;
@@ -159,7 +173,7 @@ impl Reader {
         }
     }
 
-    fn run(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Vec<u8>), Failure> {
+    fn run(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Document), Failure> {
         if metadata.mode() & EXECUTABLE == 0 {
             return Err("not executable any more".to_owned().into());
         }
@@ -190,16 +204,16 @@ impl Reader {
         Ok((0, output.document))
     }
 
-    fn get(&mut self, metadata: &Metadata, begin: Instant, most: Option<Duration>) -> Result<(u16, Vec<u8>), Failure> {
+    fn get(&mut self, metadata: &Metadata, begin: Instant, most: Option<Duration>) -> Result<(u16, Document), Failure> {
         self.update(state(metadata));
         let (file, client) = self.loaded()?;
         let limit = file.limits.bytes.unwrap_or(self.defaults.bytes);
+        let time = file.limits.timeout.unwrap_or(self.defaults.timeout);
         if let Some(path) = file.url.strip_prefix("file://") {
-            let document = file::read(path.as_ref(), limit).map_err(|e| format!("{path}: {e}"))?;
-            return Ok((0, document));
+            let (path, deadline) = (path.into(), begin + time);
+            return Ok((0, self.files.read(path, limit, deadline)?));
         }
         let client = client.as_ref().ok_or_else(|| "no client".to_owned())?;
-        let time = file.limits.timeout.unwrap_or(self.defaults.timeout);
         let deadline = begin + most.map_or(time, |most| most.min(time));
         let limit = Limit { most: limit, usual: self.length };
         client.get(file, deadline, limit).map(|answer| (answer.code, answer.document))

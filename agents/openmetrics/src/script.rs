@@ -1,7 +1,7 @@
 //! Scripts, whose standard output is a document.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
+use crate::document::Document;
 use crate::supervisor;
 
 /// Number of bytes of standard error that are reported.
@@ -25,9 +26,9 @@ const PIECE: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Output of a script.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Output {
-    pub(crate) document: Vec<u8>,
+    pub(crate) document: Document,
     /// Beginning of the standard error.
     pub(crate) errors: Vec<u8>,
 }
@@ -70,7 +71,7 @@ fn output(
     deadline: Instant,
     limit: u64,
 ) -> Result<Output, String> {
-    let mut output = Output::default();
+    let mut output = Output { document: Document::new(0), errors: Vec::new() };
     // A process that the script has started may keep standard error open.
     while let Some(out) = stdout {
         let mut fds = vec![PollFd::new(out.as_fd(), PollFlags::POLLIN)];
@@ -111,10 +112,10 @@ fn late() -> String {
 }
 
 /// Reads the output that has arrived. Returns false at the end.
-fn receive(from: &mut impl Read, to: &mut Vec<u8>) -> io::Result<bool> {
+fn receive(from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
     let mut buffer = [0; PIECE];
     let len = from.read(&mut buffer)?;
-    to.extend_from_slice(buffer.get(..len).unwrap_or_default());
+    to.write_all(buffer.get(..len).unwrap_or_default())?;
     Ok(len > 0)
 }
 
@@ -203,7 +204,7 @@ mod tests {
     fn what_a_script_leaves_is_killed() {
         let text = "#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $!\n";
         let output = script(text, LIMIT).unwrap();
-        assert_killed(&String::from_utf8(output.document).unwrap());
+        assert_killed(&output.document.into_text().unwrap());
     }
 
     /// Runs a script that does not end, and returns the identifier that its process writes to a file. On a busy machine
