@@ -319,6 +319,34 @@ fn most_sources_hang() {
     until("the good one has a value", || value(&mut agent, "good.a") == Ok(1.0));
 }
 
+/// Many servers send long documents, and never their ends.
+#[test]
+fn long_documents_share_a_limit_of_memory() {
+    const SOURCES: usize = 40;
+    const LEN: usize = 30 << 20;
+    let scene = Scene::new(&["-t", "30s"]);
+    let long = Server::new(|stream| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", LEN + 1);
+        if stream.write_all(&[head.as_bytes(), &vec![b'#'; LEN]].concat()).is_ok() {
+            thread::sleep(LIMIT);
+        }
+    });
+    for number in 0..SOURCES {
+        scene.url(&format!("long{number}"), &format!("{}\nWAIT: 0", long.url("/")));
+    }
+    let short = Server::new(|stream| send(stream, "200 OK", "", b"a 1\n"));
+    scene.url("short", &short.url("/"));
+    let mut agent = scene.start();
+    let full = "all long documents need more than 268435456 bytes";
+    until("some documents fail", || {
+        (0..SOURCES).any(|number| control(&mut agent, "error", &format!("long{number}")) == full)
+    });
+    until("the short one has a value", || value(&mut agent, "short.a") == Ok(1.0));
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid().unwrap())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
+    assert!(most.parse::<usize>().unwrap() < 500 << 10, "{most} kB");
+}
+
 #[test]
 fn a_source_with_an_interval_is_read_in_the_background() {
     let scene = Scene::new(&[]);
