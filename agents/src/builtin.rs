@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use pcp_view::Plan;
 use pmapi::Config;
-use pmda::{Agent, Failure, Schema, SetupError, Start};
+use pmda::{Agent, Engine, Failure, Schema, SetupError, Start};
 
 /// All agents, one line each.
 pub(crate) const AGENTS: &[Builtin] = &[
@@ -65,7 +65,7 @@ const fn of<A: Agent>() -> Builtin {
         name: A::NAME,
         by_default: true,
         run: |args| pmda::run::<A>(args),
-        schema: |config| Schema::with::<A>(config),
+        schema: |config| Engine::<A>::builder().config(config).schema(),
         arguments: |_| Ok(Vec::new()),
     }
 }

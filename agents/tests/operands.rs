@@ -16,7 +16,7 @@ use pcp_pdu::Header;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::result::ValueSet;
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, PmId, Serial, Type};
-use pmda::{Agent as _, Engine, Identity};
+use pmda::{Agent as _, Engine};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pcp-agents");
@@ -250,10 +250,9 @@ fn a_fetch_allocates_nothing() {
     let command = pmda_derived::Derived::options(pmda::clap::Command::new("derived"));
     let options =
         command.get_matches_from([OsStr::new("derived"), OsStr::new("-c"), dir.path().join("conf.toml").as_os_str()]);
-    let identity = Identity::of::<pmda_derived::Derived>().unwrap();
-    let domain = identity.domain;
     let variables = [("PCP_VAR_DIR".into(), dir.path().as_os_str().to_owned())];
-    let mut engine = Engine::with(identity, Config::new(b"", variables), options).unwrap();
+    let mut engine = Engine::builder().config(Config::new(b"", variables)).options(options).build().unwrap();
+    let domain = engine.schema().domain();
     let derived: &mut pmda_derived::Derived = engine.agent_mut();
     derived.open().unwrap();
     let names = ["derived.one", "derived.bins", "derived.rate"];

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use pcp_pdu::{Frames, Header};
-use pmapi::{Config, Domain, Error, PmId, Result};
+use pmapi::{Error, PmId, Result};
 
-use pmda::{Agent, Engine, Identity, Reply, SetupError};
+use pmda::{Agent, Engine, EngineBuilder, Reply, SetupError};
 
 use crate::{Channel, Collector};
 
@@ -20,20 +20,20 @@ pub struct Local<A> {
 }
 
 impl<A: Agent> Local<A> {
-    /// Starts an agent under its own domain, with PCP's configuration of this host.
+    /// Starts an agent under its own name and domain, with PCP's configuration of this host.
     ///
     /// # Errors
-    /// The errors of [`Local::with`].
+    /// The errors of [`Local::start`].
     pub fn new() -> Result<Self, SetupError> {
-        Self::with(Identity::of::<A>()?.domain, Config::load())
+        Self::start(Engine::builder())
     }
 
-    /// Starts an agent under `domain`, with `config` in place of this host's configuration.
+    /// Starts the agent of a builder.
     ///
     /// # Errors
     /// A [`SetupError`]: the errors of [`Agent::new`] and [`Agent::open`], or mistakes in the declarations.
-    pub fn with(domain: Domain, config: Config) -> Result<Self, SetupError> {
-        let mut engine = Engine::<A>::new(domain, config)?;
+    pub fn start(builder: EngineBuilder<A>) -> Result<Self, SetupError> {
+        let mut engine = builder.build()?;
         engine.trust_collector();
         engine.agent_mut().open()?;
         Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true })

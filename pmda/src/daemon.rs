@@ -14,8 +14,9 @@ use crate::engine::{Engine, Startup};
 use crate::error::{Failure, SetupError, Start};
 use crate::options::Options;
 use crate::program::{become_user, intended_user};
-use crate::schema::{Identity, Mistakes, Schema};
+use crate::schema::Mistakes;
 use crate::session::Session;
+use crate::start::EngineBuilder;
 use crate::transport::Bound;
 use crate::{log, user};
 
@@ -98,10 +99,15 @@ fn on_a_terminal(program: &str) -> String {
 #[error(transparent)]
 struct NotOpened(Failure);
 
-fn identity<A: Agent>(options: &Options) -> Start<Identity> {
-    let own = Identity::of::<A>()?;
-    let domain = options.domain.and_then(Domain::new).unwrap_or(own.domain);
-    Ok(Identity { name: options.name.clone().unwrap_or(own.name), domain })
+fn builder<A: Agent>(options: &Options) -> EngineBuilder<A> {
+    let mut builder = Engine::builder().options(options.matches.clone());
+    if let Some(name) = &options.name {
+        builder = builder.name(name);
+    }
+    if let Some(domain) = options.domain.and_then(Domain::new) {
+        builder = builder.domain(domain);
+    }
+    builder
 }
 
 /// Connects to pmcd and answers it.
@@ -125,7 +131,7 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds
     if waits {
         become_user(options.username.as_deref(), &config)?;
     }
-    let mut engine = Engine::<A>::with(identity::<A>(options)?, config, options.matches.clone())?;
+    let mut engine = builder::<A>(options).config(config).build()?;
     if let Some(base) = &options.helpfile {
         engine.open_help(base).unwrap_or_else(|e| warn!("unable to open help text files: {e}"));
     }
@@ -140,7 +146,7 @@ fn write<A: Agent>(options: &Options) -> Start<()> {
     if let Some([one, other]) = options.exchange.as_deref() {
         return Ok(pmapi::file::exchange(one, other)?);
     }
-    let (schema, _) = Schema::start::<A>(identity::<A>(options)?, Config::load(), options.matches.clone())?;
+    let schema = builder::<A>(options).schema()?;
     if let Some(dir) = &options.write_pmda {
         schema.write_dir(dir, &std::env::current_exe()?)?;
     }

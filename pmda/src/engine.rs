@@ -1,6 +1,5 @@
 //! The engine, which answers PDUs without any input or output.
 
-use clap::ArgMatches;
 use pcp_help::Compiled;
 use pcp_pdu::handshake;
 use pcp_pdu::instance::{InstanceReq, InstanceWriter};
@@ -17,11 +16,10 @@ use crate::access::Access;
 use crate::agent::Agent;
 use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
-use crate::error::{Failure, SetupError};
+use crate::error::Failure;
 use crate::limits::FixedLimit;
 use crate::log;
-use crate::options;
-use crate::schema::{Identity, Schema};
+use crate::schema::Schema;
 use crate::unserved::Unserved;
 
 mod catalogs;
@@ -101,24 +99,10 @@ impl Reply<'_> {
 }
 
 impl<A: Agent> Engine<A> {
-    /// Creates an agent under `domain`, with the help that it declares.
-    ///
-    /// # Errors
-    /// The errors of [`Engine::with`].
-    pub fn new(domain: pmapi::Domain, config: Config) -> Result<Engine<A>, SetupError> {
-        Self::with(Identity { domain, ..Identity::of::<A>()? }, config, options::none::<A>()?)
-    }
-
-    /// Creates an agent with a name, a domain, and the values of [its own options](Agent::options).
-    ///
-    /// # Errors
-    /// A [`SetupError`]: the error of [`Agent::new`], mistakes in the declarations, or help that cannot be compiled.
-    pub fn with(identity: Identity, config: Config, options: ArgMatches) -> Result<Engine<A>, SetupError> {
-        let (mut schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
-        schema.compiled_help = Some(schema.compile_help().map_err(|e| SetupError::Help(e.into()))?);
+    pub(crate) fn new(agent: A, schema: Schema, config: Config) -> Engine<A> {
         let told = version(&agent);
         let access = Access::new(&config);
-        Ok(Engine {
+        Engine {
             agent,
             schema,
             config,
@@ -134,7 +118,7 @@ impl<A: Agent> Engine<A> {
             plans: Plans::default(),
             access,
             last: Answer::None,
-        })
+        }
     }
 
     /// Opens compiled help files of newhelp(1), in place of the declared help (`-h`, pmdaOpenHelp(3)).

@@ -118,10 +118,11 @@ pub use pcp_pdu::profile::Selection;
 pub use pcp_pdu::result::Changes;
 pub use poll::{PollSet, Wake};
 pub use program::Program;
-pub use schema::{ArgumentDef, Identity, InDomDef, MetricDef, Mistake, Mistakes, Schema};
+pub use schema::{ArgumentDef, InDomDef, MetricDef, Mistake, Mistakes, Schema};
 pub use session::{Session, SessionError};
 pub use setup::Setup;
 pub use sighup::Sighup;
+pub use start::EngineBuilder;
 pub use transport::{Address, inet_port};
 pub use values::Values;
 /// Compiles the example of the README.

@@ -303,7 +303,7 @@ mod tests {
         let mut input = Vec::new();
         handshake::encode_creds(&mut input, 1, Features::default()).unwrap();
         let domain = pmapi::Domain::new(400).unwrap();
-        (Engine::<None>::new(domain, pmapi::Config::new(b"", [])).unwrap(), input)
+        (Engine::<None>::builder().domain(domain).config(pmapi::Config::new(b"", [])).build().unwrap(), input)
     }
 
     /// The writer accepts one PDU, and is closed then.

@@ -1,46 +1,139 @@
 //! The start of an agent.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use clap::ArgMatches;
 use pmapi::{Config, Domain};
 
 use crate::agent::Agent;
+use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::options;
 use crate::schema::{Declarations, Identity, Mistake, Mistakes, Schema};
 use crate::setup::Setup;
 
-impl Identity {
-    /// Creates the identity of an agent with a name and a domain.
-    pub fn new(name: impl Into<String>, domain: Domain) -> Identity {
-        Identity { name: name.into(), domain }
-    }
-
-    /// Returns the name and domain that an agent declares.
-    ///
-    /// # Errors
-    /// [`SetupError::Domain`] for an [`Agent::DOMAIN`] outside of 1 to 510.
-    pub fn of<A: Agent>() -> Result<Identity, SetupError> {
-        let domain = Domain::new(A::DOMAIN).ok_or(SetupError::Domain { name: A::NAME, domain: A::DOMAIN })?;
-        Ok(Identity { name: A::NAME.to_owned(), domain })
+impl<A: Agent> Engine<A> {
+    /// Returns a builder of an engine, which starts the agent.
+    pub fn builder() -> EngineBuilder<A> {
+        EngineBuilder { name: None, domain: None, config: None, options: None, agent: PhantomData }
     }
 }
 
-impl Schema {
-    /// Returns the declarations of an agent, without running it.
-    ///
-    /// # Errors
-    /// The errors of [`Schema::with`].
-    pub fn of<A: Agent>() -> Result<Schema, SetupError> {
-        Self::with::<A>(Config::load())
+/// Builder of an [`Engine`]: starts an agent under another name or domain, or with another configuration.
+///
+/// ```
+/// # use pmda::prelude::*;
+/// # struct Mine;
+/// # impl Agent for Mine {
+/// #     const NAME: &'static str = "mine";
+/// #     const DOMAIN: u16 = 400;
+/// #     fn new(setup: &mut Setup) -> Start<Self> {
+/// #         setup.metric("mine.answer", Item::new(0, 0), Type::U32);
+/// #         Ok(Mine)
+/// #     }
+/// #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+/// #         out.put(42)
+/// #     }
+/// # }
+/// use pmda::Engine;
+/// use pmda::pmapi::{Config, Domain};
+///
+/// let config = Config::new(b"PCP_VAR_DIR=/tmp", []);
+/// let engine = Engine::<Mine>::builder().domain(Domain::new(401).unwrap()).config(config).build()?;
+/// assert_eq!(engine.schema().domain(), Domain::new(401).unwrap());
+/// # Ok::<(), pmda::SetupError>(())
+/// ```
+#[must_use]
+pub struct EngineBuilder<A> {
+    name: Option<String>,
+    domain: Option<Domain>,
+    config: Option<Config>,
+    options: Option<ArgMatches>,
+    agent: PhantomData<fn() -> A>,
+}
+
+impl<A: Agent> EngineBuilder<A> {
+    /// Sets the agent's name, [`Agent::NAME`] by default.
+    pub fn name(mut self, name: impl Into<String>) -> EngineBuilder<A> {
+        self.name = Some(name.into());
+        self
     }
 
-    /// Returns the declarations of an agent for another configuration, which locates the files that the agent reads.
+    /// Sets the domain of the metrics, [`Agent::DOMAIN`] by default.
+    pub fn domain(mut self, domain: Domain) -> EngineBuilder<A> {
+        self.domain = Some(domain);
+        self
+    }
+
+    /// Sets the configuration, which locates the files that the agent reads. The default is PCP's on this host.
+    pub fn config(mut self, config: Config) -> EngineBuilder<A> {
+        self.config = Some(config);
+        self
+    }
+
+    /// Sets the values of [the agent's own options](Agent::options), in place of their defaults.
+    pub fn options(mut self, options: ArgMatches) -> EngineBuilder<A> {
+        self.options = Some(options);
+        self
+    }
+
+    /// Creates the agent, with the help that it declares.
+    ///
+    /// # Errors
+    /// A [`SetupError`]: the error of [`Agent::new`], mistakes in the declarations, or help that cannot be compiled.
+    pub fn build(self) -> Result<Engine<A>, SetupError> {
+        let (identity, config, options) = self.parts()?;
+        let (mut schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
+        schema.compiled_help = Some(schema.compile_help().map_err(|e| SetupError::Help(e.into()))?);
+        Ok(Engine::new(agent, schema, config))
+    }
+
+    /// Creates the agent, and returns its declarations.
     ///
     /// # Errors
     /// A [`SetupError`] other than [`SetupError::Help`].
-    pub fn with<A: Agent>(config: Config) -> Result<Schema, SetupError> {
-        let (schema, _) = Self::start::<A>(Identity::of::<A>()?, config, options::none::<A>()?)?;
-        Ok(schema)
+    pub fn schema(self) -> Result<Schema, SetupError> {
+        let (identity, config, options) = self.parts()?;
+        Ok(Schema::start::<A>(identity, config, options)?.0)
+    }
+
+    fn parts(self) -> Result<(Identity, Config, ArgMatches), SetupError> {
+        let name = self.name.unwrap_or_else(|| A::NAME.to_owned());
+        let domain = self.domain.map_or_else(own_domain::<A>, Ok)?;
+        let config = self.config.unwrap_or_else(Config::load);
+        let options = self.options.map_or_else(options::none::<A>, Ok)?;
+        Ok((Identity { name, domain }, config, options))
+    }
+}
+
+impl<A> fmt::Debug for EngineBuilder<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EngineBuilder { name, domain, config, .. } = self;
+        f.debug_struct("EngineBuilder")
+            .field("name", name)
+            .field("domain", domain)
+            .field("config", config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the domain that an agent declares.
+///
+/// # Errors
+/// [`SetupError::Domain`] for an [`Agent::DOMAIN`] outside of 1 to 510.
+pub(crate) fn own_domain<A: Agent>() -> Result<Domain, SetupError> {
+    Domain::new(A::DOMAIN).ok_or(SetupError::Domain { name: A::NAME, domain: A::DOMAIN })
+}
+
+impl Schema {
+    /// Returns the declarations of an agent with PCP's configuration of this host, without running it.
+    /// [`EngineBuilder::schema`](crate::EngineBuilder::schema) does so with another configuration.
+    ///
+    /// # Errors
+    /// A [`SetupError`] other than [`SetupError::Help`].
+    pub fn of<A: Agent>() -> Result<Schema, SetupError> {
+        Engine::<A>::builder().schema()
     }
 
     /// Creates an agent and checks its declarations.

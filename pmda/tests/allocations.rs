@@ -55,7 +55,7 @@ fn steady_requests_allocate_nothing() {
     add("names", &|out| names::encode_ids(out, 0, 0, &[Some(pmid(zoo::GUESTS))]));
     add("text", &|out| TextReq::new(Subject::Metric(pmid(zoo::GUEST)), TextKind::Help).encode(out, 0));
 
-    let mut engine = Engine::<Zoo>::new(domain, Config::new(b"", [])).unwrap();
+    let mut engine = Engine::<Zoo>::builder().domain(domain).config(Config::new(b"", [])).build().unwrap();
     let mut frames = Frames::new();
     let mut exchange = |bytes: &[u8]| {
         frames.space()[..bytes.len()].copy_from_slice(bytes);
@@ -76,7 +76,7 @@ fn steady_requests_allocate_nothing() {
 #[test]
 fn events_take_no_memory_but_their_own() {
     let domain = Domain::new(stage::DOMAIN).unwrap();
-    let mut engine = Engine::<Stage>::new(domain, Config::new(b"", [])).unwrap();
+    let mut engine = Engine::<Stage>::builder().domain(domain).config(Config::new(b"", [])).build().unwrap();
     let mut request = Vec::new();
     // After each fetch the agent adds 100 events without parameters.
     let pmids = [stage::FLOOD, stage::VISITS].map(|item| Some(PmId::new(domain, item)));

@@ -53,7 +53,7 @@ fn over_a_socket() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Zoo::WANTS).unwrap();
-        let mut engine = Engine::<Zoo>::new(domain(), Config::new(b"", [])).unwrap();
+        let mut engine = Engine::<Zoo>::builder().domain(domain()).config(Config::new(b"", [])).build().unwrap();
         session.run(&mut engine).unwrap();
         engine.agent_mut().told.clone()
     });

@@ -34,7 +34,7 @@ static REQUESTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 fn engine() -> Engine<Zoo> {
-    Engine::new(Domain::new(zoo::DOMAIN).unwrap(), Config::new(b"", [])).unwrap()
+    Engine::builder().domain(Domain::new(zoo::DOMAIN).unwrap()).config(Config::new(b"", [])).build().unwrap()
 }
 
 /// Returns the type of the reply, which must itself be a valid PDU.

@@ -37,7 +37,7 @@ fn over_a_socket(startup: Startup) -> (std::thread::JoinHandle<()>, Collector<St
     let (ours, theirs) = UnixStream::pair().unwrap();
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Stage::WANTS).unwrap();
-        let mut engine = Engine::<Stage>::new(domain(), Config::new(b"", [])).unwrap();
+        let mut engine = Engine::<Stage>::builder().domain(domain()).config(Config::new(b"", [])).build().unwrap();
         session.serve(&mut engine, startup).unwrap();
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());

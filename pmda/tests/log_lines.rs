@@ -63,7 +63,7 @@ fn lines_that_clients_cause_name_them_as_the_source() {
     let log = Log::default();
     tracing_subscriber::registry().with(log.clone()).init();
     let domain = Domain::new(zoo::DOMAIN).unwrap();
-    let mut engine = Engine::<Zoo>::new(domain, Config::new(b"", [])).unwrap();
+    let mut engine = Engine::<Zoo>::builder().domain(domain).config(Config::new(b"", [])).build().unwrap();
     for (pdu, bytes) in [(PduType::FETCH, [0; 29]), (PduType::PROFILE, [9; 29]), (PduType::new(0x6000), [0; 29])] {
         engine.handle(Header { len: 29, pdu, from: 1 }, &bytes, |_| ());
     }

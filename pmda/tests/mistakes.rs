@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use pmapi::Config;
-use pmda::Schema;
 use pmda::prelude::*;
+use pmda::{Engine, Schema};
 
 struct Careless;
 
@@ -159,7 +159,7 @@ impl Agent for Mixed {
 #[test]
 fn declared_and_dynamic_metrics_keep_clear_of_each_other() {
     let mistake = |variables: Option<(std::ffi::OsString, std::ffi::OsString)>| {
-        Schema::with::<Mixed>(Config::new(b"", variables)).unwrap_err().to_string()
+        Engine::<Mixed>::builder().config(Config::new(b"", variables)).schema().unwrap_err().to_string()
     };
     assert_eq!(mistake(None), "metric mixed.files.a: at, below or above the dynamic name mixed.files");
     let clash = "metrics mixed.b and mixed.files.a: both are item 0.1";

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use pcp_collector::{Collector, Local};
 use pmapi::{Config, Domain, PmId};
+use pmda::Engine;
 use pmda::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -99,7 +100,8 @@ fn other_metrics_have_their_values() {
     let log = Log::default();
     tracing_subscriber::registry().with(log.clone()).init();
     let domain = Domain::new(400).unwrap();
-    let mut agent = Collector::new(Local::<Bad>::with(domain, Config::new(b"", [])).unwrap());
+    let mut agent =
+        Collector::new(Local::<Bad>::start(Engine::builder().domain(domain).config(Config::new(b"", []))).unwrap());
     let mut fetch = |items: &[Item]| -> Vec<(Option<Error>, usize)> {
         let pmids: Vec<_> = items.iter().map(|item| PmId::new(domain, *item)).collect();
         let fetched = agent.fetch(&pmids).unwrap();

@@ -167,7 +167,8 @@ fn a_request_about_names_never_makes_pmcd_wait() {
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Fickle::WANTS).unwrap();
         let domain = pmapi::Domain::new(Fickle::DOMAIN).unwrap();
-        let mut engine = Engine::<Fickle>::new(domain, pmapi::Config::new(b"", [])).unwrap();
+        let mut engine =
+            Engine::<Fickle>::builder().domain(domain).config(pmapi::Config::new(b"", [])).build().unwrap();
         session.serve(&mut engine, Startup::Ready).unwrap();
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());

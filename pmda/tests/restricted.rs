@@ -117,7 +117,7 @@ fn a_collector_that_tells_of_no_clients_is_the_client() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Stage::WANTS).unwrap();
-        let mut engine = Engine::<Stage>::new(domain(), Config::new(b"", [])).unwrap();
+        let mut engine = Engine::<Stage>::builder().domain(domain()).config(Config::new(b"", [])).build().unwrap();
         session.run(&mut engine).unwrap();
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());

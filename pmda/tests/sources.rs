@@ -133,7 +133,7 @@ fn start(config: Config) -> (JoinHandle<()>, Collector<Stream>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Waiting::WANTS).unwrap();
-        let mut engine = Engine::<Waiting>::new(pmid(SLOW).domain(), config).unwrap();
+        let mut engine = Engine::<Waiting>::builder().domain(pmid(SLOW).domain()).config(config).build().unwrap();
         session.serve(&mut engine, Startup::Ready).unwrap();
     });
     let input = OwnedFd::from(theirs.try_clone().unwrap());
@@ -222,7 +222,8 @@ fn an_agent_answers_while_its_source_hangs() {
 fn so_does_one_in_the_same_process() {
     let dir = tempfile::tempdir().unwrap();
     let (feed, config) = feed(&dir);
-    let mut agent = Collector::new(Local::<Waiting>::with(pmid(SLOW).domain(), config).unwrap());
+    let mut agent =
+        Collector::new(Local::<Waiting>::start(Engine::builder().domain(pmid(SLOW).domain()).config(config)).unwrap());
     answers_while_its_source_hangs(&mut agent, &feed);
 }
 

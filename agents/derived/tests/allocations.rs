@@ -10,7 +10,7 @@ use std::time::Duration;
 use allocation_counter::measure;
 use pcp_pdu::{Header, metadata};
 use pmapi::{Config, PmId};
-use pmda::{Agent as _, Engine, Identity};
+use pmda::{Agent as _, Engine};
 use pmda_derived::Derived;
 use scene::Scene;
 
@@ -29,10 +29,9 @@ fn a_fetch_allocates_nothing() {
     let command = Derived::options(pmda::clap::Command::new("derived"));
     let config = scene.config().to_str().unwrap().to_owned();
     let options = command.get_matches_from(["derived", "-c", &config, "--host", &pmcd.host(), "-t", "100msec"]);
-    let identity = Identity::of::<Derived>().unwrap();
-    let domain = identity.domain;
     let variables = [("PCP_VAR_DIR".into(), pmcd.dir().join("var").into_os_string())];
-    let mut engine = Engine::<Derived>::with(identity, Config::new(b"", variables), options).unwrap();
+    let mut engine = Engine::<Derived>::builder().config(Config::new(b"", variables)).options(options).build().unwrap();
+    let domain = engine.schema().domain();
     engine.agent_mut().open().unwrap();
 
     let names = ["derived.plus", "derived.bins", "derived.words", "derived.control.samples"];

@@ -12,6 +12,7 @@ use pcp_collector::{Collector, Local};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Item, PmId, Serial};
+use pmda::Engine;
 use pmda::pmapi::Config;
 use pmda_mmv::{Mmv, PmProxy};
 use tempfile::TempDir;
@@ -27,7 +28,7 @@ fn agent<A: pmda::Agent>(tmp: &TempDir) -> Asked<A> {
 fn agent_of<A: pmda::Agent>(conf: &[u8], tmp: &TempDir) -> Asked<A> {
     let tmp = tmp.path().as_os_str().to_owned();
     let config = Config::new(conf, [("PCP_TMP_DIR".into(), tmp)]);
-    Collector::new(Local::with(Domain::new(A::DOMAIN).unwrap(), config).unwrap())
+    Collector::new(Local::start(Engine::builder().domain(Domain::new(A::DOMAIN).unwrap()).config(config)).unwrap())
 }
 
 fn scene() -> (TempDir, std::path::PathBuf) {

@@ -5,14 +5,18 @@
 use allocation_counter::measure;
 use pcp_pdu::{Header, metadata};
 use pmapi::{Config, Domain, PmId};
-use pmda::{Agent as _, Engine, Identity, clap};
+use pmda::{Agent as _, Engine, clap};
 use pmda_showcase::Showcase;
 
 #[test]
 fn fetches_allocate_nothing() {
-    let identity = Identity::new("showcase", Domain::new(402).unwrap());
     let options = Showcase::options(clap::Command::new("showcase")).get_matches_from(["showcase", "-n", "1000"]);
-    let mut engine = Engine::<Showcase>::with(identity, Config::new(b"", []), options).unwrap();
+    let mut engine = Engine::<Showcase>::builder()
+        .domain(Domain::new(402).unwrap())
+        .config(Config::new(b"", []))
+        .options(options)
+        .build()
+        .unwrap();
     let pmids: Vec<PmId> = engine.schema().metrics().iter().map(|m| m.desc(engine.schema().domain()).pmid).collect();
     assert!(pmids.len() > 1000);
     for pmids in pmids.chunks(1).chain([&pmids[..]]) {

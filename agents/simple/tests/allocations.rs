@@ -15,7 +15,7 @@ fn a_fetch_allocates_nothing() {
     std::fs::write(dir.path().join("simple/simple.conf"), "sec,min,hour\n").unwrap();
     let env = ["PCP_PMDAS_DIR", "PCP_VAR_DIR"].map(|name| (name.into(), dir.path().into()));
     let domain = Domain::new(253).unwrap();
-    let mut engine = Engine::<Simple>::new(domain, Config::new(b"", env)).unwrap();
+    let mut engine = Engine::<Simple>::builder().domain(domain).config(Config::new(b"", env)).build().unwrap();
     let items = [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)].map(|(c, i)| Some(PmId::new(domain, Item::new(c, i))));
     let mut request = Vec::new();
     metadata::encode_fetch(&mut request, 0, 0, items.into_iter()).unwrap();

@@ -15,7 +15,7 @@ use std::time::Instant;
 use driver::Home;
 use pcp_pdu::names::{Child, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::{Header, metadata};
-use pmapi::{Config, Domain, PmId};
+use pmapi::{Domain, PmId};
 use pmda::Engine;
 use pmda::prelude::*;
 
@@ -70,7 +70,7 @@ fn compare() {
     };
 
     let domain = Domain::new(Bench::DOMAIN).expect("a domain");
-    let mut engine = Engine::<Bench>::new(domain, Config::load()).expect("an agent");
+    let mut engine = Engine::<Bench>::builder().domain(domain).build().expect("an agent");
     let dynamic = &mut engine.agent_mut().dynamic;
     let start = Instant::now();
     for i in 0..METRICS {

@@ -33,7 +33,7 @@ thread_local! {
 
 fn engine() -> Engine<Zoo> {
     LazyLock::force(&LOG);
-    Engine::new(Domain::new(zoo::DOMAIN).unwrap(), Config::new(b"", [])).unwrap()
+    Engine::builder().domain(Domain::new(zoo::DOMAIN).unwrap()).config(Config::new(b"", [])).build().unwrap()
 }
 
 const REQUESTS: [PduType; 10] = [

@@ -13,15 +13,14 @@ use nix::libc;
 use pcp_pdu::handshake::encode_error;
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{Header, Pdu};
-use pmapi::{Config, Domain, Error, Result};
+use pmapi::{Domain, Error, Result};
 
 use super::abi::{Ext, Interface, Private};
 use super::values::Skeleton;
 use crate::agent::Agent;
 use crate::engine::{Engine, Reply};
 use crate::error::Start;
-use crate::options;
-use crate::schema::Identity;
+use crate::start::own_domain;
 
 /// An agent, with the structures that the host of the shared object reads. The host keeps the address of the first
 /// field until the process ends, so only the state is dropped.
@@ -119,18 +118,21 @@ pub(super) unsafe fn start<A: Agent>(interface: *mut Interface, name: Option<Str
 
 impl<A: Agent> Host<A> {
     unsafe fn start(interface: *mut Interface, name: Option<String>) -> Start<*mut Ext> {
-        let own = Identity::of::<A>()?;
+        let own = own_domain::<A>()?;
         // SAFETY: by the caller's promise.
         let domain = u16::try_from(unsafe { (*interface).domain }).ok();
-        let domain = domain.and_then(Domain::new).unwrap_or(own.domain);
+        let domain = domain.and_then(Domain::new).unwrap_or(own);
         // Re-initializing an interface ends the agent that it belonged to.
         let again = Self::at(interface, domain);
         if let Some(ext) = again {
             // SAFETY: hosts live forever.
             unsafe { Self::end(ext) };
         }
-        let identity = Identity { name: name.unwrap_or(own.name), domain };
-        let mut engine = Engine::<A>::with(identity, Config::load(), options::none::<A>()?)?;
+        let mut builder = Engine::<A>::builder().domain(domain);
+        if let Some(name) = name {
+            builder = builder.name(name);
+        }
+        let mut engine = builder.build()?;
         engine.agent_mut().open()?;
         let state = State {
             engine,

@@ -30,13 +30,12 @@ pub(crate) use mistake::check_help;
 pub use mistake::{Mistake, Mistakes};
 
 /// Name and domain of an agent in PCP. These are the declared ones, unless the agent is installed under others.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Identity {
+#[derive(Debug)]
+pub(crate) struct Identity {
     /// First component of the metrics' names, and name of the agent's directory and log.
-    pub name: String,
+    pub(crate) name: String,
     /// Domain of the metrics.
-    pub domain: Domain,
+    pub(crate) domain: Domain,
 }
 
 /// The declarations of an agent while it makes them, with [`Setup`](crate::Setup).

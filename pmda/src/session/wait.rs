@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn engine() -> Engine<Listening> {
-        Engine::new(Domain::new(400).unwrap(), Config::new(b"", [])).unwrap()
+        Engine::builder().domain(Domain::new(400).unwrap()).config(Config::new(b"", [])).build().unwrap()
     }
 
     #[test]

@@ -19,21 +19,21 @@ use std::process::Command;
 use std::sync::Once;
 
 use pmapi::Config;
-use pmda::Schema;
+use pmda::Engine;
 use stage::Stage;
 use testkit::{Agent, Pcp, Pmcd};
 use zoo::Zoo;
 
 /// Starts a private pmcd with the agent `zoo`.
 fn zoo() -> Pmcd {
-    let names = Schema::with::<Zoo>(Config::new(b"", [])).unwrap().pmns().unwrap();
+    let names = Engine::<Zoo>::builder().config(Config::new(b"", [])).schema().unwrap().pmns().unwrap();
     let agent = Agent::new("zoo", zoo::DOMAIN, example("zoo")).names(&names);
     Pcp::required().pmcd().agent(agent).start()
 }
 
 /// Returns the agent `stage`, for a private pmcd.
 fn stage() -> Agent {
-    let names = Schema::with::<Stage>(Config::new(b"", [])).unwrap().pmns().unwrap();
+    let names = Engine::<Stage>::builder().config(Config::new(b"", [])).schema().unwrap().pmns().unwrap();
     Agent::new("stage", stage::DOMAIN, example("stage")).names(&names).args(["-l", "stage.log"])
 }
 

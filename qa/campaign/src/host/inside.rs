@@ -2,7 +2,7 @@
 
 use pcp_collector::{Channel, Error, Local, SharedObject};
 use pcp_pdu::{Header, Pdu, PduType};
-use pmapi::Config;
+use pmda::{Agent, Engine};
 
 use super::{Each, Host};
 use crate::Outcome;
@@ -25,17 +25,20 @@ pub(crate) fn object(spec: &Spec, job: &Job) -> Outcome<Box<dyn Host>> {
 
 /// Starts the agent's library.
 pub(crate) fn local(spec: &Spec) -> Outcome<Box<dyn Host>> {
-    let (domain, config) = (spec.domain(), Config::load());
-    let channel: Box<dyn Channel> = match spec.name {
-        "trivial" => Box::new(Local::<pmda_trivial::Trivial>::with(domain, config)?),
-        "simple" => Box::new(Local::<pmda_simple::Simple>::with(domain, config)?),
-        "showcase" => Box::new(Local::<pmda_showcase::Showcase>::with(domain, config)?),
-        "mmv" => Box::new(Local::<pmda_mmv::Mmv>::with(domain, config)?),
-        "trace" => Box::new(Local::<pmda_trace::Trace>::with(domain, config)?),
-        "openmetrics" => Box::new(Local::<pmda_openmetrics::Openmetrics>::with(domain, config)?),
-        _ => Box::new(Local::<pmda_derived::Derived>::with(domain, config)?),
+    let channel = match spec.name {
+        "trivial" => start::<pmda_trivial::Trivial>(spec)?,
+        "simple" => start::<pmda_simple::Simple>(spec)?,
+        "showcase" => start::<pmda_showcase::Showcase>(spec)?,
+        "mmv" => start::<pmda_mmv::Mmv>(spec)?,
+        "trace" => start::<pmda_trace::Trace>(spec)?,
+        "openmetrics" => start::<pmda_openmetrics::Openmetrics>(spec)?,
+        _ => start::<pmda_derived::Derived>(spec)?,
     };
     Ok(Box::new(Inside { channel, decodes: false, reply: Vec::new() }))
+}
+
+fn start<A: Agent + 'static>(spec: &Spec) -> Outcome<Box<dyn Channel>> {
+    Ok(Box::new(Local::start(Engine::<A>::builder().domain(spec.domain()))?))
 }
 
 impl Inside {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pcp_collector::{Collector, Local};
 use pmapi::{Config, Domain, PmId};
+use pmda::Engine;
 use pmda::prelude::*;
 
 use super::{Finding, Limits, Report, Rule, check};
@@ -108,7 +109,8 @@ impl Agent for Bad {
 
 fn bad(names: &[&str]) -> Report {
     let domain = Domain::new(400).unwrap();
-    let agent = Collector::new(Local::<Bad>::with(domain, Config::new(b"", [])).unwrap());
+    let agent =
+        Collector::new(Local::<Bad>::start(Engine::builder().domain(domain).config(Config::new(b"", []))).unwrap());
     let all = (0..).zip(BAD).map(|(i, (name, _))| (name.to_owned(), PmId::new(domain, Item::new(0, i))));
     let names: Vec<_> = all.filter(|(name, _)| names.contains(&name.as_str())).collect();
     check(agent, &names, Limits { answer: Duration::from_secs(60), timeout: Duration::from_secs(60), stores: false })
