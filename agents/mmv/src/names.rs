@@ -179,7 +179,7 @@ impl Trees {
         self.made.set(0);
     }
 
-    /// Keeps the trees of unchanged parts.
+    /// Drops the trees of parts that have changed or no longer exist.
     pub(crate) fn keep(&self, files: &Collection) {
         let versions: HashSet<u64> = files.versions().collect();
         self.trees.borrow_mut().retain(|version, _| versions.contains(version));

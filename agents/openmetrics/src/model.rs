@@ -482,7 +482,7 @@ impl Model {
         }
     }
 
-    /// Lets the tables that have changed be written soon.
+    /// Schedules the writing of tables that have changed.
     pub(crate) fn save(&mut self) {
         if let Some(store) = &self.store {
             store.retry();

@@ -137,7 +137,7 @@ impl Reader {
         Report { cluster, outcome, code, took, url, limits }
     }
 
-    /// Lets the tables of numbers that have changed be written soon.
+    /// Schedules the writing of the tables of numbers that have changed.
     pub(crate) fn save(&mut self) {
         self.model.save();
     }

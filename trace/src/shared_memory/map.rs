@@ -60,7 +60,7 @@ impl Id {
 }
 
 impl Default for Id {
-    /// This process, where the system cannot wipe pages.
+    /// Returns the identifier for systems that cannot wipe pages. There, [`id`] has none.
     fn default() -> Id {
         Id::new(0)
     }

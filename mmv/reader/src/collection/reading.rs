@@ -123,7 +123,7 @@ impl Collection {
         }
     }
 
-    /// Removes what the previous state of a file costs, because this state is dropped.
+    /// Subtracts the cost of a file's previous state, which is about to be dropped, from its user's account.
     fn release(&mut self, before: &Before, reading: &mut Reading<'_>) {
         if let Some((uid, files, cost)) = before.charged() {
             self.accounts.remove(uid, files, cost);
