@@ -1,6 +1,6 @@
 //! Process groups that are killed when this process ends, however it ends.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -96,30 +96,38 @@ impl Guard {
 
     /// Starts the process with the groups of now.
     fn restart(&mut self) {
-        if let Some(mut dead) = self.child.take() {
-            let _ = dead.kill();
-            let _ = dead.wait();
+        if let Some(dead) = self.child.take() {
+            end(dead);
         }
         let lines: String = self.groups.iter().map(|(entry, group)| format!("+ {entry}:{group}\n")).collect();
-        let started = start().and_then(|(mut child, mut input)| {
-            input.write_all(lines.as_bytes())?;
-            child.stdin = Some(input);
-            Ok(child)
-        });
-        match started {
+        match start(&lines) {
             Ok(child) => self.child = Some(child),
             Err(e) => warn!("cannot start /bin/sh: {e}: agents may outlive this process if it is killed"),
         }
     }
 }
 
-/// Starts the process. Writes to its input do not block: it may have been stopped.
-fn start() -> std::io::Result<(Child, ChildStdin)> {
+/// Starts the process, and writes the first lines to its input. Writes do not block: it may have been stopped.
+fn start(lines: &str) -> io::Result<Child> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     isolate::descriptors(&mut command);
     let mut child = command.process_group(0).spawn()?;
-    let input = child.stdin.take().ok_or(std::io::ErrorKind::BrokenPipe)?;
-    fcntl(&input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok((child, input))
+    match child.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |input| prepare(input, lines)) {
+        Ok(()) => Ok(child),
+        Err(e) => {
+            end(child);
+            Err(e)
+        }
+    }
+}
+
+fn prepare(input: &mut ChildStdin, lines: &str) -> io::Result<()> {
+    fcntl(&*input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    input.write_all(lines.as_bytes())
+}
+
+fn end(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }
