@@ -32,9 +32,10 @@ pub(crate) enum Task {
     ///
     /// The package is pmda-NAME, and its program pmdaNAME.
     ///
-    /// PCP's documents leave the domains 385 to 510 to agents that are not its own, from high to low. The default is
-    /// the highest of these that is free on this host: neither in stdpmid, stdpmid.local or stdpmid.pcp of
-    /// /var/lib/pcp/pmns nor in pmcd.conf. A domain that has been taken when the agent is installed is refused then.
+    /// PCP's documents leave the domains 385 to 510 to agents that are not its own. The default is one of these that
+    /// depends on the name, so that two new agents rarely get the same one. It is free on this host: neither in
+    /// stdpmid, stdpmid.local or stdpmid.pcp of /var/lib/pcp/pmns, nor in pmcd.conf, nor that of an agent in this
+    /// folder or its workspace. A domain that has been taken when the agent is installed is refused then.
     New(New),
     /// Build the agent in this folder and show its live metrics; needs no PCP
     Run(Run),
@@ -64,7 +65,7 @@ pub(crate) struct New {
     #[arg(short, long, value_enum, default_value_t = Template::Simple)]
     pub(crate) template: Template,
 
-    /// Domain of the agent, 1 to 510 [default: the highest that is free]
+    /// Domain of the agent, 1 to 510 [default: a free one, by the name]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
 

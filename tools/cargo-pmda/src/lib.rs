@@ -8,6 +8,7 @@ mod create;
 mod deb;
 mod install;
 mod names;
+mod neighbours;
 mod package;
 mod template;
 

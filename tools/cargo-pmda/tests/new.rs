@@ -29,11 +29,12 @@ fn refused(dir: &Path, arguments: &[&str]) -> String {
 fn it_creates_a_package() {
     let dir = tempfile::tempdir().unwrap();
     // Both as cargo starts it, and by itself.
-    for (words, name) in [(&["pmda", "new"][..], "one"), (&["new"], "two")] {
+    for (words, name, domain) in [(&["pmda", "new"][..], "one", 409), (&["new"], "two", 498)] {
         let output = run(dir.path(), &[words, &[name]].concat());
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8(output.stdout).unwrap();
-        assert!(said.contains(&format!("the agent {name} with domain 510")), "{said}");
+        assert!(said.contains(&format!("the agent {name} with domain {domain} in the folder {name}.")), "{said}");
+        assert!(said.contains(&format!("change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N")), "{said}");
         let read = |file: &str| fs::read_to_string(dir.path().join(name).join(file)).unwrap();
         assert!(read("Cargo.toml").contains(&format!("pcp-pmda = {:?}\n", env!("CARGO_PKG_VERSION"))));
         assert!(!read("Cargo.toml").contains("[workspace]"));
@@ -43,6 +44,28 @@ fn it_creates_a_package() {
     assert!(run(dir.path(), &["new", "three", "--domain", "444", "-t", "table"]).status.success());
     let agent = fs::read_to_string(dir.path().join("three/src/lib.rs")).unwrap();
     assert!(agent.contains("const DOMAIN: u16 = 444;") && agent.contains("Cache"));
+}
+
+#[test]
+fn agents_that_are_not_installed_yet_have_domains_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let domain = |folder: &Path, name: &str| {
+        let output = run(folder, &["new", name]);
+        assert!(output.status.success(), "{output:?}");
+        let agent = fs::read_to_string(folder.join(name).join("src/lib.rs")).unwrap();
+        agent.lines().find_map(|line| line.trim().strip_prefix("const DOMAIN: u16 = ")).unwrap().to_owned()
+    };
+    // By their names, these two have the same one.
+    assert_eq!((domain(dir.path(), "my_simple"), domain(dir.path(), "till")), ("429;".to_owned(), "428;".to_owned()));
+    let e = refused(dir.path(), &["new", "x", "--domain", "428"]);
+    assert!(e.contains("domain 428 belongs to the agent in /") && e.ends_with("/till\n"), "{e}");
+    // The members of a workspace are in its folders.
+    let workspace = tempfile::tempdir().unwrap();
+    fs::write(workspace.path().join("Cargo.toml"), "[workspace]\nmembers = [\"*/*\"]\n").unwrap();
+    let [one, other] = ["one", "other"].map(|folder| workspace.path().join(folder));
+    fs::create_dir(&one).unwrap();
+    fs::create_dir(&other).unwrap();
+    assert_eq!((domain(&one, "my_simple"), domain(&other, "till")), ("429;".to_owned(), "428;".to_owned()));
 }
 
 #[test]
