@@ -39,7 +39,7 @@ fn it_creates_a_package() {
         assert!(read("Cargo.toml").contains(&format!("pcp-pmda = {:?}\n", env!("CARGO_PKG_VERSION"))));
         assert!(!read("Cargo.toml").contains("[workspace]"));
         assert!(read("src/lib.rs").contains(&format!("const NAME: &'static str = \"{name}\";")));
-        assert_eq!(read(".gitignore"), "/target\n");
+        assert_eq!(read(".gitignore"), "/target\n*.log\n*.log.prev\n");
     }
     assert!(run(dir.path(), &["new", "three", "--domain", "444", "-t", "table"]).status.success());
     let agent = fs::read_to_string(dir.path().join("three/src/lib.rs")).unwrap();
@@ -109,7 +109,8 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["remove"], "PCP is not installed (there is no /nonexistent/etc/pcp.env)"),
         (&["run", "-t", "soon"], "invalid value 'soon' for '--interval <TIME>'"),
         (&["run"], "could not find `Cargo.toml`"),
-        (&["help"], "cargo pmda --help lists the commands"),
+        (&["helptext"], "cargo pmda --help lists the commands"),
+        (&["help", "nonsense"], "unrecognized subcommand 'nonsense'"),
         (&["check", "--manifest-path", "/nonexistent"], "manifest path `/nonexistent` does not exist"),
         (&["check", "--limit", "soon"], "invalid value 'soon' for '--limit <SECONDS>'"),
         (&["check", "--limit=-1"], "invalid value '-1' for '--limit <SECONDS>'"),
@@ -121,6 +122,22 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         assert!(e.contains(expected), "{arguments:?}: {e}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_is_that_of_the_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = run(dir.path(), arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(said(&["pmda", "help"]), said(&["--help"]));
+    for command in ["new", "run", "check", "install", "remove", "pmns", "helptext"] {
+        let text = said(&["help", command]);
+        assert_eq!(text, said(&[command, "--help"]));
+        assert!(text.contains(&format!("Usage: cargo pmda {command} ")), "{text}");
+    }
 }
 
 #[test]
