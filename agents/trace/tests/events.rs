@@ -112,8 +112,9 @@ fn pminfo_shows_how_many_were_missed() {
 #[test]
 #[ignore = "needs PCP"]
 fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
-    let built =
-        Command::new(env!("CARGO")).args(["build", "-q", "-p", "pcp-http-examples", "--bin", "traced_service"]).status();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "-q", "-p", "pcp-http-examples", "--bin", "traced_service"])
+        .status();
     assert!(built.unwrap().success());
     let (pmcd, options) = start();
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
