@@ -17,7 +17,10 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
     let name = new.name.as_str();
     let folder = std::env::current_dir()?;
     let mut taken = Taken::load(&Config::load());
-    taken.add_neighbours(&folder);
+    // Their names need no check: the folder of an agent has its name, and an existing folder is refused.
+    for agent in neighbours::find(&folder) {
+        taken.add_domain(agent.domain, agent.to_string());
+    }
     let (domain, crates) = match (valid_name(name, &taken), domain(new, &taken), crates(new.path.as_deref())) {
         (Ok(()), Ok(domain), Ok(crates)) => (domain, crates),
         (name, domain, crates) => {

@@ -7,8 +7,6 @@ use std::path::Path;
 
 use pmapi::Config;
 
-use crate::neighbours;
-
 /// Names and domains of PCP's own agents.
 const PCP: &str = include_str!("taken.txt");
 
@@ -69,12 +67,9 @@ impl Taken {
         taken
     }
 
-    /// Adds the domains of the agents in the folders beside a new one, which may not be installed yet. Their names need
-    /// no check: the folder of an agent has its name, and an existing folder is refused.
-    pub(crate) fn add_neighbours(&mut self, folder: &Path) {
-        for agent in neighbours::find(folder) {
-            self.0.push(Entry { name: String::new(), domain: Some(agent.domain), owner: agent.to_string() });
-        }
+    /// Adds a domain of an owner, which completes the sentence "domain 444 belongs to …".
+    pub(crate) fn add_domain(&mut self, domain: u16, owner: String) {
+        self.0.push(Entry { name: String::new(), domain: Some(domain), owner });
     }
 
     fn add(&mut self, name: &str, domain: Option<u16>, owner: String) {
