@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 
 fn viewer(arguments: &[&str]) -> Command {
@@ -51,6 +51,9 @@ fn two_samples_of_all_agents() {
         assert_eq!(text.lines().filter(|line| *line == metric).count(), 1, "{metric} in the second sample");
         assert_eq!(text.lines().filter(|line| line.starts_with(&format!("{metric} ["))).count(), 1, "{metric}");
     }
+    // The agents know the client, so that its metrics have values.
+    assert!(text.contains(&format!("showcase.client.uid\n    value {}\n", geteuid())), "{text}");
+    assert!(!text.contains("Missing metric value(s)"), "{text}");
     assert!(text.contains("    inst [1 or \"green\"] value 101\n"), "{text}");
     assert!(text.contains("    inst [1 or \"green\"] value 102  (+1)\n"), "{text}");
     assert!(text.contains("    Data Type: 64-bit unsigned int  InDom: PM_INDOM_NULL 0xffffffff\n"), "{text}");

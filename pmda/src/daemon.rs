@@ -1,7 +1,6 @@
 //! The agent as a daemon.
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -17,7 +16,7 @@ use crate::program::{become_user, intended_user};
 use crate::schema::Mistakes;
 use crate::session::Session;
 use crate::start::EngineBuilder;
-use crate::transport::Bound;
+use crate::transport::{Bound, is_connected};
 use crate::{log, user};
 
 /// Runs an agent as its binary's `main`: parses the command line, opens the log, connects to pmcd, and answers requests
@@ -51,8 +50,8 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         };
     }
-    if options.address.is_none() && (std::io::stdin().is_terminal() || std::io::stdout().is_terminal()) {
-        escape::eprint(format_args!("{}\n", on_a_terminal(&options.program)));
+    if options.address.is_none() && !is_connected() {
+        escape::eprint(format_args!("{}\n", without_pmcd(&options.program)));
         return ExitCode::FAILURE;
     }
     let file =
@@ -85,8 +84,8 @@ fn reasons(failure: &Failure) -> Vec<String> {
     }
 }
 
-/// Returns the message for a user who starts an agent in a terminal, where its PDUs would be garbage.
-fn on_a_terminal(program: &str) -> String {
+/// Returns the message for a user who starts an agent without pmcd, where its PDUs would be garbage.
+fn without_pmcd(program: &str) -> String {
     format!(
         "{program}: this is an agent of Performance Co-Pilot, which pmcd(1) starts to talk to it over standard input \
          and output; `cargo pmda run` shows its metrics, --write-pmda DIR writes its directory with the script Install, \

@@ -105,6 +105,7 @@ impl Schema {
             ("@ARGS@", args),
         ];
         let text = template.replace("@STEPS@", include_str!("dir/steps.in"));
+        let text = text.replace("@CHOICES@", include_str!("dir/choices.in"));
         // The marks are replaced from left to right, once, because the text of a question may look like a mark.
         let mut script = String::with_capacity(text.len());
         let mut rest = text.as_str();

@@ -34,6 +34,9 @@
 //! # Ok::<(), pmda::Failure>(())
 //! ```
 //!
+//! A value is converted to the declared type of its metric if nothing is lost: a `u32` may be the value of a metric of
+//! type `U64`. A value that does not fit becomes an error of this metric, and a line of the log (see [`Values`]).
+//!
 //! `cargo pmda new NAME` creates the package of an agent: this code, its `Cargo.toml`, which also builds a shared object,
 //! and a test. The command is in package `cargo-pmda`, with `cargo pmda run`, `check` and `install`.
 //!

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AtFlags, renameat};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::{fchownat, geteuid};
 use pmapi::{Config, file::Dir};
@@ -117,6 +118,27 @@ impl Bound {
             Bound::Unix(listener) => OwnedFd::from(peer::accept_unix(&listener, admits)?),
         };
         Ok(Connection { input: File::from(socket.try_clone()?), output: File::from(socket) })
+    }
+}
+
+/// Returns whether standard input and output can be a connection to pmcd, which makes pipes or sockets of both. A terminal
+/// cannot, nor can an input without data, such as `/dev/null`, an empty file, or a pipe that its writer has closed.
+pub(crate) fn is_connected() -> bool {
+    !io::stdout().is_terminal() && !has_ended(io::stdin().as_fd())
+}
+
+/// Returns whether an input is a terminal or another device, or is at its end.
+fn has_ended(input: BorrowedFd<'_>) -> bool {
+    let Ok(stat) = fstat(input) else { return false };
+    match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFCHR => true,
+        SFlag::S_IFREG => stat.st_size == 0,
+        SFlag::S_IFIFO => {
+            let mut polled = [PollFd::new(input, PollFlags::POLLIN)];
+            // Data of a writer that has ended are still readable.
+            poll(&mut polled, PollTimeout::ZERO).is_ok() && polled[0].revents() == Some(PollFlags::POLLHUP)
+        }
+        _ => false,
     }
 }
 

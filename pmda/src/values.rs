@@ -13,8 +13,9 @@ use crate::unserved::Unserved;
 
 /// The values of one metric in an answer. Values that the client does not request are dropped.
 ///
-/// A value must have the metric's type, or a type that converts to it without loss. An `f64` also goes into a metric of
-/// type [`Type::Float`], rounded.
+/// A value must have the metric's type, or a type that converts to it without loss: a `u32` goes into a metric of type
+/// [`Type::U64`], and the `u64` 7 into one of type [`Type::U32`]. An `f64` also goes into a metric of type
+/// [`Type::Float`], rounded.
 #[derive(Debug)]
 pub struct Values<'a> {
     out: &'a mut ResultWriter,

@@ -87,7 +87,10 @@ fn a_panic_at_the_start_ends_the_agent_and_its_log() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("stage.log");
     let mut command = Command::new(example("stage"));
-    let status = command.arg("-l").arg(&log).env("STAGE_FAILS", "").stdout(Stdio::null()).status().unwrap();
+    command.arg("-l").arg(&log).env("STAGE_FAILS", "").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut agent = command.spawn().unwrap();
+    let _input = agent.stdin.take();
+    let status = agent.wait().unwrap();
     assert_eq!(status.code(), Some(1));
     let log = std::fs::read_to_string(log).unwrap();
     let lines: Vec<&str> = log.lines().filter(|line| !line.is_empty()).collect();

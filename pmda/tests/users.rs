@@ -63,7 +63,9 @@ fn an_agent_that_cannot_become_pcps_user_ends() {
     }
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-setuid", "--inh-caps=-setuid"]).arg(stage::example("stage")).args(["-l", "-"]);
-    let output = command.output().unwrap();
+    // pmcd would keep the other end of the input open.
+    let (input, _pmcd) = nix::unistd::pipe().unwrap();
+    let output = command.stdin(input).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{log}");
     assert!(log.contains("Critical: setuid for user \"pcp\": EPERM"), "{log}");

@@ -27,6 +27,7 @@ mod c_agent;
 pub mod c_api;
 mod child;
 mod descriptors;
+mod input;
 mod log;
 mod name_space;
 mod output;
@@ -43,6 +44,7 @@ pub use child::Child;
 #[cfg(target_os = "linux")]
 pub use child::as_process_1;
 pub use descriptors::Taken;
+pub use input::ended_input;
 pub use log::logged;
 pub use name_space::NameSpace;
 pub use output::{Output, normalise, without_usage_words};

@@ -59,7 +59,7 @@ fn spans_are_transactions_and_events_points() {
 fn a_service_under_load_is_seen_by_pmval() {
     let (pmcd, port) = agent();
     let profile = std::env::current_exe().unwrap();
-    let service = profile.ancestors().nth(2).unwrap().join("examples/traced_service");
+    let service = profile.ancestors().nth(2).unwrap().join("traced_service");
     let mut command = Command::new(service);
     command.arg("--load").env("PCP_TRACE_PORT", port.to_string()).stdout(Stdio::null());
     let mut service = command.spawn().unwrap();

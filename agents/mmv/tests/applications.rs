@@ -3,7 +3,7 @@
 
 mod scene;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,16 +13,26 @@ use testkit::Pmcd;
 
 /// Runs an example of the crate `mmv`.
 fn example(scene: &Scene, name: &str, file: &str, args: &[&str]) -> Application {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(["build", "--quiet", "--offline"]);
-    cargo.args(["--package", "pcp-mmv", "--features", "metrics,tracing-layer", "--example", name]);
-    assert!(cargo.status().unwrap().success());
-    // The test is `target/debug/deps/NAME`.
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().find(|dir| dir.ends_with("target")).unwrap();
-    let mut program = Command::new(target.join("debug/examples").join(name));
+    let program = match name {
+        "service" => build(&["--package", "pcp-http-examples", "--bin", name], name),
+        _ => build(
+            &["--package", "pcp-mmv", "--features", "metrics,tracing-layer", "--example", name],
+            &format!("examples/{name}"),
+        ),
+    };
+    let mut program = Command::new(program);
     program.args(args);
     scene.start(program, file)
+}
+
+/// Builds an example. Returns its path.
+fn build(args: &[&str], program: &str) -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(["build", "--quiet", "--offline"]);
+    assert!(cargo.args(args).status().unwrap().success());
+    // The test is `debug/deps/NAME` in the target folder.
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(3).unwrap().join("debug").join(program)
 }
 
 /// Returns descriptors and instances, which must be equal; help texts and values differ.
@@ -96,7 +106,7 @@ fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
 /// Checks that the examples exist, because other tests find them by path.
 #[test]
 fn the_examples_are_where_they_are_looked_for() {
-    for name in ["acme", "service"] {
-        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../mmv/examples/{name}.rs")).exists());
+    for file in ["mmv/examples/acme.rs", "examples/http/src/bin/service.rs"] {
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file).exists());
     }
 }

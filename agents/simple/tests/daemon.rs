@@ -36,7 +36,7 @@ fn ask(simple: &mut Collector<Process>) {
 }
 
 fn run(mut command: Command, args: &[&str]) -> Output {
-    command.args(args).stdin(std::process::Stdio::null()).output().unwrap()
+    command.args(args).stdin(testkit::ended_input()).output().unwrap()
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn it_runs_as_the_user_it_is_told() {
 fn its_version_comes_from_its_process() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = same_user(agent(dir.path()));
-    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    command.stdin(testkit::ended_input()).stdout(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = child.id();
     let creds = child.wait_with_output().unwrap().stdout;

@@ -3,16 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use testkit::{Pcp, Version};
+use testkit::{Pcp, Version, ended_input};
 
 /// Returns whether the agent sends its version, its exit code at the end of its input, and whether it opened a log.
 fn starts(binary: &Path, line: &str) -> (bool, Option<i32>, bool) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("config/pmda")).unwrap();
     let mut command = Command::new(binary);
-    command.args(["-l", "simple.log"]).args(line.split_whitespace()).current_dir(dir.path()).stdin(Stdio::null());
+    command.args(["-l", "simple.log"]).args(line.split_whitespace()).current_dir(dir.path()).stdin(ended_input());
     command.env("PCP_VAR_DIR", dir.path()).env("PCP_PMDAS_DIR", Pcp::required().c_agent("simple").pmdas_dir());
     let output = command.output().unwrap();
     (output.stdout.starts_with(&[0, 0, 0, 20]), output.status.code(), dir.path().join("simple.log").exists())

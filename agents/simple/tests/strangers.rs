@@ -18,7 +18,7 @@ fn run(home: &Path, options: &[&str]) -> std::process::Output {
         .current_dir(home)
         .env("PCP_PMDAS_DIR", home)
         .env("PCP_VAR_DIR", home);
-    command.env_remove("PCP_CONF").env("PCP_USER", "nobody").stdin(Stdio::null()).output().unwrap()
+    command.env_remove("PCP_CONF").env("PCP_USER", "nobody").stdin(testkit::ended_input()).output().unwrap()
 }
 
 /// Options with which the agent stays root, and with which it becomes the owner of the directory.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use pcp_collector::{Collector, End, Launch, Process};
 use pmapi::{Atom, Domain, Item, PmId};
@@ -26,7 +26,7 @@ fn agent(dir: &Path) -> Command {
 
 fn run(args: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
-    agent(dir.path()).args(args).stdin(Stdio::null()).output().unwrap()
+    agent(dir.path()).args(args).stdin(testkit::ended_input()).output().unwrap()
 }
 
 fn control(trace: &mut Collector<Process>, item: u16) -> u32 {
@@ -59,7 +59,7 @@ fn a_port_that_is_taken_is_an_error_in_the_log() {
     let taken = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
-    let output = agent(dir.path()).args(["-I", &port.to_string()]).stdin(Stdio::null()).output().unwrap();
+    let output = agent(dir.path()).args(["-I", &port.to_string()]).stdin(testkit::ended_input()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let log = fs::read_to_string(dir.path().join("trace.log")).unwrap();
     let lines: Vec<&str> = log.lines().collect();

@@ -108,16 +108,17 @@ fn pminfo_shows_how_many_were_missed() {
     }
 }
 
-/// The example of `pcp-trace`: an axum service under load, which selects shared memory by itself.
+/// The example for `pcp-trace`: an axum service under load, which selects shared memory by itself.
 #[test]
 #[ignore = "needs PCP"]
 fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
-    let built =
-        Command::new(env!("CARGO")).args(["build", "-q", "-p", "pcp-trace", "--example", "traced_service"]).status();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "-q", "-p", "pcp-http-examples", "--bin", "traced_service"])
+        .status();
     assert!(built.unwrap().success());
     let (pmcd, options) = start();
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
-    let mut service = Command::new(target.join("debug/examples/traced_service"));
+    let mut service = Command::new(target.join("debug/traced_service"));
     service.arg("--load").env("PCP_TRACE_PORT", options.port.to_string()).env("PCP_RUN_DIR", pmcd.dir().join("run"));
     let mut service = service.stdout(Stdio::null()).spawn().unwrap();
     let shown = |metric: &str| pmcd.run("pminfo", ["-f", metric]).text;

@@ -57,7 +57,7 @@ fn install() -> Command {
             value("name", "NAME", "Name in PCP, of metrics, directory and log, instead of the agent's own")
                 .long("name"),
         )
-        .arg(flag("pipe", "pmcd talks to the agent over a pipe (the default)").short('p'))
+        .arg(flag("pipe", "pmcd talks to the agent over a pipe (the default of the first installation)").short('p'))
         .arg(flag("dso", "pmcd loads the agent as a shared object").short('D'))
         .arg(value("inet", "PORT", "pmcd talks to the agent over this port").short('i'))
         .arg(value("ipv6", "PORT", "pmcd talks to the agent over this IPv6 port").short('6'))

@@ -13,7 +13,7 @@ use crate::template::Template;
 /// Creates, runs, checks and installs agents (PMDAs) of Performance Co-Pilot
 #[derive(Parser, Debug)]
 #[command(name = "cargo-pmda", bin_name = "cargo pmda", version, after_help = EXAMPLE)]
-#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(crate) task: Task,
@@ -32,26 +32,35 @@ pub(crate) enum Task {
     ///
     /// The package is pmda-NAME, and its program pmdaNAME.
     ///
-    /// PCP's documents leave the domains 385 to 510 to agents that are not its own, from high to low. The default is
-    /// the highest of these that is free on this host: neither in stdpmid, stdpmid.local or stdpmid.pcp of
-    /// /var/lib/pcp/pmns nor in pmcd.conf. A domain that has been taken when the agent is installed is refused then.
+    /// PCP's documents leave the domains 385 to 510 to agents that are not its own. The default is one of these that
+    /// depends on the name, so that two new agents rarely get the same one. It is free on this host: neither in
+    /// stdpmid, stdpmid.local or stdpmid.pcp of /var/lib/pcp/pmns, nor in pmcd.conf, nor that of an agent in this
+    /// folder or its workspace. A domain that has been taken when the agent is installed is refused then.
     New(New),
     /// Build the agent in this folder and show its live metrics; needs no PCP
+    ///
+    /// The agent's log is pmda/NAME.log in cargo's target folder.
     Run(Run),
     /// Build the agent in this folder and check it against the rules of PCP, as dbpmda check does
+    ///
+    /// A panic of any thread is a breach. If a rule is broken, the last lines of the agent's log follow. Names of metrics
+    /// that do not begin with the agent's name are a warning.
     Check(Check),
     /// Build the agent in this folder and install it into the PCP of this host
     ///
     /// The agent is built with the profile release, and writes its directory with the script Install, which runs as
     /// root: by sudo, unless you are root. pmcd then runs the agent as PCP's user, and talks to it over a pipe unless
-    /// an option says otherwise. Installing again replaces the agent and keeps its own options.
+    /// an option says otherwise. Installing again replaces the agent, and keeps its domain, the way in which pmcd talks
+    /// to it, and its own options, unless new ones are given.
     Install(Install),
     /// Remove the agent in this folder from the PCP of this host
     Remove(Remove),
     /// Print the name space of the agent in this folder
     Pmns(Print),
     /// Print the help text of the metrics of the agent in this folder
-    Help(Print),
+    ///
+    /// The format is that of newhelp(1).
+    Helptext(Print),
 }
 
 /// Agent to create.
@@ -64,7 +73,7 @@ pub(crate) struct New {
     #[arg(short, long, value_enum, default_value_t = Template::Simple)]
     pub(crate) template: Template,
 
-    /// Domain of the agent, 1 to 510 [default: the highest that is free]
+    /// Domain of the agent, 1 to 510 [default: a free one, by the name]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
 
@@ -180,7 +189,7 @@ pub(crate) struct Install {
     #[arg(long)]
     pub(crate) name: Option<String>,
 
-    /// Domain of the agent, instead of its own
+    /// Domain of the agent, instead of its own; the next install keeps it
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
 
@@ -201,10 +210,14 @@ pub(crate) struct Install {
     pub(crate) args: Vec<OsString>,
 }
 
-/// How pmcd talks to the agent.
+/// How pmcd talks to the agent. Without an option as after the last installation, and at first over a pipe.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct Transport {
+    /// pmcd starts the agent and talks to it over a pipe, as by default at the first installation
+    #[arg(long)]
+    pub(crate) pipe: bool,
+
     /// pmcd loads the agent as a shared object
     #[arg(long)]
     pub(crate) dso: bool,

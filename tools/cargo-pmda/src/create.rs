@@ -9,13 +9,19 @@ use pmapi::{Config, escape};
 
 use crate::cli::New;
 use crate::names::{self, Taken};
+use crate::neighbours;
 use crate::template::{Crates, Identity};
 
 /// Creates the package of a new agent in a folder of the agent's name. After an error there is no such folder.
 pub(crate) fn create(new: &New) -> Result<(), Failure> {
     let name = new.name.as_str();
-    let taken = Taken::load(&Config::load());
-    let (domain, crates) = match (valid_name(name, &taken), domain(new.domain, &taken), crates(new.path.as_deref())) {
+    let folder = std::env::current_dir()?;
+    let mut taken = Taken::load(&Config::load());
+    // Their names need no check: the folder of an agent has its name, and an existing folder is refused.
+    for agent in neighbours::find(&folder) {
+        taken.add_domain(agent.domain, agent.to_string());
+    }
+    let (domain, crates) = match (valid_name(name, &taken), domain(new, &taken), crates(new.path.as_deref())) {
         (Ok(()), Ok(domain), Ok(crates)) => (domain, crates),
         (name, domain, crates) => {
             let crates = crates.map_err(|e| e.to_string());
@@ -24,12 +30,14 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
         }
     };
     let mut files = new.template.files(&Identity { name, domain }, &crates);
-    if is_in_workspace(&std::env::current_dir()?) {
+    if neighbours::workspace(&folder).is_some() {
         files[0].1 += "\n# A workspace of its own, apart from that of the folder above.\n[workspace]\n";
     }
     write(Path::new(name), &files)?;
     escape::print(format_args!(
-        "Created the agent {name} with domain {domain} in the folder {name}. Next: cd {name} && cargo pmda run\n"
+        "Created the agent {name} with domain {domain} in the folder {name}. Next: cd {name} && cargo pmda run\n\
+         To change the domain, change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N selects another one \
+         on one host.\n"
     ));
     if new.path.is_none() {
         escape::print(format_args!("Its crates come from crates.io; with --path CLONE, they come from a clone.\n"));
@@ -44,10 +52,10 @@ fn valid_name(name: &str, taken: &Taken) -> Result<(), String> {
 }
 
 /// Returns the domain of the agent: the requested domain, or a free one.
-fn domain(wanted: Option<u16>, taken: &Taken) -> Result<u16, String> {
-    let Some(domain) = wanted else {
+fn domain(new: &New, taken: &Taken) -> Result<u16, String> {
+    let Some(domain) = new.domain else {
         let none = "no domain from 385 to 510 is free; --domain chooses another one";
-        return taken.free_domain().ok_or_else(|| none.to_owned());
+        return taken.free_domain(&new.name).ok_or_else(|| none.to_owned());
     };
     taken.owner_of_domain(domain).map_or(Ok(domain), |owner| Err(format!("domain {domain} belongs to {owner}")))
 }
@@ -70,14 +78,6 @@ fn crates(checkout: Option<&Path>) -> Result<Crates, Failure> {
         Ok(format!("{{ path = {} }}", serde_json::to_string(&path)?))
     };
     Ok(Crates { pmda: of("pmda", "pcp-pmda")?, collector: of("collector", "pcp-collector")? })
-}
-
-/// Returns whether cargo would treat a new package in a folder as a part of a workspace above that does not list it.
-fn is_in_workspace(folder: &Path) -> bool {
-    let manifests = folder.ancestors().map(|dir| dir.join("Cargo.toml"));
-    manifests
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .any(|text| text.lines().any(|line| line == "[workspace]"))
 }
 
 /// The new folder, which is removed again unless it becomes complete.
@@ -130,15 +130,5 @@ mod tests {
         let e = write(&path, &broken).unwrap_err().to_string();
         assert!(e.ends_with("hello exists already, and nothing is overwritten"), "{e}");
         assert!(path.join("src/lib.rs").exists());
-    }
-
-    #[test]
-    fn a_workspace_above_is_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let below = dir.path().join("a/b");
-        fs::create_dir_all(&below).unwrap();
-        assert!(!is_in_workspace(&below));
-        fs::write(dir.path().join("Cargo.toml"), "[workspace]\nmembers = []\n").unwrap();
-        assert!(is_in_workspace(&below));
     }
 }

@@ -27,10 +27,12 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
     if let Some(name) = &install.name {
         args.extend(["--name".into(), OsString::from(name)]);
     }
-    if let Some(domain) = install.domain {
-        args.extend(["--domain".into(), domain.to_string().into()]);
-    }
     let mut words = install.transport.options();
+    if let Some(domain) = install.domain {
+        // A package has the domain as the agent's own. Otherwise it is a choice for this host, which Install keeps.
+        let options = if install.deb { &mut args } else { &mut words };
+        options.extend(["-d".into(), OsString::from(domain.to_string())]);
+    }
     if install.replace {
         words.push("-r".into());
     }
@@ -46,6 +48,7 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
         escape::print(format_args!("{}\n", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
+    args.extend(install.args.iter().cloned());
     agent::written(&binary, &args, &dir)?;
     if !install.args.is_empty() {
         words.push("--".into());
@@ -78,7 +81,8 @@ impl Transport {
             Transport { inet: Some(port), .. } => vec!["-i".into(), port.into()],
             Transport { ipv6: Some(port), .. } => vec!["-6".into(), port.into()],
             Transport { unix: Some(path), .. } => vec!["-u".into(), path.into()],
-            _ => vec!["-p".into()],
+            Transport { pipe: true, .. } => vec!["-p".into()],
+            _ => vec!["-k".into()],
         }
     }
 }

@@ -8,6 +8,7 @@ mod create;
 mod deb;
 mod install;
 mod names;
+mod neighbours;
 mod package;
 mod template;
 
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use pmapi::escape::{self, Escaped};
 
+use agent::Printed;
 use cli::{Options, Task};
 
 /// Runs the command.
@@ -33,9 +35,13 @@ pub fn main() -> ExitCode {
         Task::Install(install) => install::install(install),
         Task::Remove(remove) => install::remove(remove),
         Task::Pmns(of) => agent::names(of),
-        Task::Help(of) => agent::help(of),
+        Task::Helptext(of) => agent::help(of),
     };
     done.unwrap_or_else(|e| {
+        if let Some(Printed(text)) = e.downcast_ref() {
+            escape::print(text);
+            return ExitCode::SUCCESS;
+        }
         // A closed terminal is not an error of its own.
         escape::eprint(format_args!("cargo-pmda: {}\n", Escaped(e)));
         ExitCode::FAILURE

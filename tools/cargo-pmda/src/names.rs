@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use pmapi::Config;
@@ -16,7 +17,10 @@ const LONGEST: usize = 40;
 const MOST: u64 = 1 << 20;
 
 /// Domains that PCP leaves to agents that are not its own.
-const FREE: std::ops::RangeInclusive<u16> = 385..=510;
+const FREE: RangeInclusive<u16> = 385..=510;
+
+/// Names and domains of the agents of this project that PCP does not have.
+const OURS: [(&str, u16); 3] = [("showcase", 402), ("derived", 404), ("replay", 405)];
 
 /// Returns why a text is not the name of an agent.
 pub(crate) fn check(name: &str) -> Result<(), String> {
@@ -49,6 +53,9 @@ impl Taken {
     pub(crate) fn load(config: &Config) -> Taken {
         let mut taken = Taken(Vec::new());
         taken.add_pcp();
+        for (name, domain) in OURS {
+            taken.add(name, Some(domain), format!("the agent {name} of pcp-rs"));
+        }
         taken.add_pmcd_conf(&config.pmcdconf_path());
         for file in ["stdpmid.local", "stdpmid.pcp", "stdpmid"] {
             taken.add_stdpmid(&config.var_dir().join("pmns").join(file));
@@ -58,6 +65,11 @@ impl Taken {
             taken.add(&entry.file_name().to_string_lossy(), None, owner);
         }
         taken
+    }
+
+    /// Adds a domain of an owner, which completes the sentence "domain 444 belongs to …".
+    pub(crate) fn add_domain(&mut self, domain: u16, owner: String) {
+        self.0.push(Entry { name: String::new(), domain: Some(domain), owner });
     }
 
     fn add(&mut self, name: &str, domain: Option<u16>, owner: String) {
@@ -109,14 +121,26 @@ impl Taken {
         self.0.iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.owner.as_str())
     }
 
-    /// Returns the highest free domain among those that PCP leaves to other agents.
-    pub(crate) fn free_domain(&self) -> Option<u16> {
-        FREE.rev().find(|domain| self.owner_of_domain(*domain).is_none())
+    /// Returns a free domain among those that PCP leaves to other agents. It depends on the agent's name, so that agents
+    /// of different hosts rarely get the same one.
+    pub(crate) fn free_domain(&self, name: &str) -> Option<u16> {
+        let start = start(name);
+        // From high to low, as PCP's documents want it, and then from the top again.
+        let mut domains = (*FREE.start()..=start).rev().chain((start + 1..=*FREE.end()).rev());
+        domains.find(|domain| self.owner_of_domain(*domain).is_none())
     }
 }
 
+/// Returns the domain of an agent with this name if all are free, by the hash FNV-1a.
+fn start(name: &str) -> u16 {
+    let hash = name.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    // The low bits alone would depend on few bits of the name.
+    let place = (hash ^ (hash >> 16)) % FREE.len() as u32;
+    FREE.start() + place as u16
+}
+
 /// Returns the text of a file. It is empty if the file cannot be read.
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     let mut bytes = Vec::new();
     // If a file of PCP is missing or damaged, its names do not count as taken.
     let _ = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes));
@@ -154,14 +178,37 @@ mod tests {
             place("PCP_PMDAS_DIR", &dir.path().join("pmdas")),
         ];
         let taken = Taken::load(&Config::new(b"", places));
-        assert_eq!(taken.free_domain(), Some(507));
+        let occupied = [508, 509, 510];
+        assert!(occupied.iter().all(|domain| taken.owner_of_domain(*domain).is_some()));
+        for n in 0..1000 {
+            let domain = taken.free_domain(&format!("agent{n}")).unwrap();
+            assert!(FREE.contains(&domain) && !occupied.contains(&domain), "{domain}");
+        }
         assert_eq!(taken.owner_of_domain(60), Some("PCP's agent linux"));
         assert_eq!(taken.owner_of_name("linux"), Some("PCP's agent linux"));
         assert_eq!(taken.owner_of_name("kernel"), Some("metrics of PCP, kernel.*"));
         assert_eq!(taken.owner_of_name("live"), Some(format!("the agent live in {}", conf.display()).as_str()));
-        for name in ["ours", "theirs", "placed", "nvidia"] {
+        for name in ["ours", "theirs", "placed", "nvidia", "showcase"] {
             assert!(taken.owner_of_name(name).is_some(), "{name}");
         }
         assert_eq!((taken.owner_of_name("hello"), taken.owner_of_domain(507)), (None, None));
+    }
+
+    #[test]
+    fn domains_depend_on_the_name_and_are_spread() {
+        let mut taken = Taken(Vec::new());
+        assert_eq!(taken.free_domain("hello"), taken.free_domain("hello"));
+        let mut uses = [0_u32; 126];
+        for n in 0..1260 {
+            let name = format!("{}agent{n}", ["my_", "", "disk"][n % 3]);
+            uses[usize::from(taken.free_domain(&name).unwrap() - FREE.start())] += 1;
+        }
+        assert!(uses.iter().all(|uses| (1..=30).contains(uses)), "{uses:?}");
+        // With one agent for each domain, all of them are found, and then none.
+        for _ in FREE {
+            let domain = taken.free_domain("hello").unwrap();
+            taken.add("x", Some(domain), "another".to_owned());
+        }
+        assert_eq!(taken.free_domain("hello"), None);
     }
 }

@@ -29,20 +29,43 @@ fn refused(dir: &Path, arguments: &[&str]) -> String {
 fn it_creates_a_package() {
     let dir = tempfile::tempdir().unwrap();
     // Both as cargo starts it, and by itself.
-    for (words, name) in [(&["pmda", "new"][..], "one"), (&["new"], "two")] {
+    for (words, name, domain) in [(&["pmda", "new"][..], "one", 409), (&["new"], "two", 498)] {
         let output = run(dir.path(), &[words, &[name]].concat());
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8(output.stdout).unwrap();
-        assert!(said.contains(&format!("the agent {name} with domain 510")), "{said}");
+        assert!(said.contains(&format!("the agent {name} with domain {domain} in the folder {name}.")), "{said}");
+        assert!(said.contains(&format!("change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N")), "{said}");
         let read = |file: &str| fs::read_to_string(dir.path().join(name).join(file)).unwrap();
         assert!(read("Cargo.toml").contains(&format!("pcp-pmda = {:?}\n", env!("CARGO_PKG_VERSION"))));
         assert!(!read("Cargo.toml").contains("[workspace]"));
         assert!(read("src/lib.rs").contains(&format!("const NAME: &'static str = \"{name}\";")));
-        assert_eq!(read(".gitignore"), "/target\n");
+        assert_eq!(read(".gitignore"), "/target\n*.log\n*.log.prev\n");
     }
     assert!(run(dir.path(), &["new", "three", "--domain", "444", "-t", "table"]).status.success());
     let agent = fs::read_to_string(dir.path().join("three/src/lib.rs")).unwrap();
     assert!(agent.contains("const DOMAIN: u16 = 444;") && agent.contains("Cache"));
+}
+
+#[test]
+fn agents_that_are_not_installed_yet_have_domains_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let domain = |folder: &Path, name: &str| {
+        let output = run(folder, &["new", name]);
+        assert!(output.status.success(), "{output:?}");
+        let agent = fs::read_to_string(folder.join(name).join("src/lib.rs")).unwrap();
+        agent.lines().find_map(|line| line.trim().strip_prefix("const DOMAIN: u16 = ")).unwrap().to_owned()
+    };
+    // By their names, these two have the same one.
+    assert_eq!((domain(dir.path(), "my_simple"), domain(dir.path(), "till")), ("429;".to_owned(), "428;".to_owned()));
+    let e = refused(dir.path(), &["new", "x", "--domain", "428"]);
+    assert!(e.contains("domain 428 belongs to the agent in /") && e.ends_with("/till\n"), "{e}");
+    // The members of a workspace are in its folders.
+    let workspace = tempfile::tempdir().unwrap();
+    fs::write(workspace.path().join("Cargo.toml"), "[workspace]\nmembers = [\"*/*\"]\n").unwrap();
+    let [one, other] = ["one", "other"].map(|folder| workspace.path().join(folder));
+    fs::create_dir(&one).unwrap();
+    fs::create_dir(&other).unwrap();
+    assert_eq!((domain(&one, "my_simple"), domain(&other, "till")), ("429;".to_owned(), "428;".to_owned()));
 }
 
 #[test]
@@ -86,7 +109,8 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["remove"], "PCP is not installed (there is no /nonexistent/etc/pcp.env)"),
         (&["run", "-t", "soon"], "invalid value 'soon' for '--interval <TIME>'"),
         (&["run"], "could not find `Cargo.toml`"),
-        (&["help"], "cargo pmda --help lists the commands"),
+        (&["helptext"], "cargo pmda --help lists the commands"),
+        (&["help", "nonsense"], "unrecognized subcommand 'nonsense'"),
         (&["check", "--manifest-path", "/nonexistent"], "manifest path `/nonexistent` does not exist"),
         (&["check", "--limit", "soon"], "invalid value 'soon' for '--limit <SECONDS>'"),
         (&["check", "--limit=-1"], "invalid value '-1' for '--limit <SECONDS>'"),
@@ -98,6 +122,22 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         assert!(e.contains(expected), "{arguments:?}: {e}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_is_that_of_the_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = run(dir.path(), arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(said(&["pmda", "help"]), said(&["--help"]));
+    for command in ["new", "run", "check", "install", "remove", "pmns", "helptext"] {
+        let text = said(&["help", command]);
+        assert_eq!(text, said(&[command, "--help"]));
+        assert!(text.contains(&format!("Usage: cargo pmda {command} ")), "{text}");
+    }
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn each_template_compiles_is_tested_and_keeps_the_rules() {
         assert!(!checked.contains("warning"), "{template}: {checked}");
         let names = succeeds(pmda(&dir, &["pmns"]));
         assert!(names.contains(&format!("{name} {{\n")), "{names}");
-        assert!(succeeds(pmda(&dir, &["help"])).contains(&format!("@ {name}.")));
+        assert!(succeeds(pmda(&dir, &["helptext"])).contains(&format!("@ {name}.")));
         shows_values(&dir, name);
     }
     options_of_the_agent_and_mistakes(&scratch.path().join(AGENTS[0].1), AGENTS[0].1);
@@ -81,11 +81,15 @@ fn assert_formatted(dir: &Path) {
 fn options_of_the_agent_and_mistakes(dir: &Path, name: &str) {
     let shown = succeeds(pmda(dir, &["run", "-s", "1", "--", "--limit", "7"]));
     assert!(shown.contains("value 7"), "{shown}");
-    for task in ["run", "check", "pmns", "help"] {
+    for task in ["run", "check", "pmns", "helptext"] {
         let refused = pmda(dir, &[task, "--", "--limit", "x"]);
         let said = text(&refused);
         assert!(!refused.status.success());
         assert!(said.contains(&format!("cargo-pmda: pmda{name}: invalid value 'x' for '--limit <LIMIT>'")), "{said}");
+    }
+    for task in ["run", "check", "pmns"] {
+        let said = succeeds(pmda(dir, &[task, "--", "--help"]));
+        assert!(said.contains(&format!("Usage: pmda{name} [OPTIONS]")), "{task}: {said}");
     }
     assert!(text(&pmda(dir, &["run", "--bin", "x"])).contains("has no binary x"));
 
@@ -98,8 +102,31 @@ fn options_of_the_agent_and_mistakes(dir: &Path, name: &str) {
     assert_eq!(broken.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("no-help: {name}.fetches")), "{said}");
 
+    threads_and_names(dir, name, &good);
     fs::write(&file, good + "not rust").unwrap();
     let broken = pmda(dir, &["run"]);
     let said = text(&broken);
     assert!(!broken.status.success() && said.contains(&format!("cargo could not build package pmda-{name}")), "{said}");
+}
+
+/// A check notices a thread that panics, and metrics whose names do not begin with that of the agent.
+fn threads_and_names(dir: &Path, name: &str, good: &str) {
+    let file = dir.join("src/lib.rs");
+    let start = "let options = Options::from_arg_matches(setup.options())?;";
+    assert!(good.contains(start));
+    let spawn = "std::thread::spawn(|| panic!(\"in a thread\")).join().ok();";
+    fs::write(&file, good.replace(start, &format!("{start} {spawn}"))).unwrap();
+    let panicked = pmda(dir, &["check", "--limit", "60", "--timeout", "60"]);
+    let said = text(&panicked);
+    assert_eq!(panicked.status.code(), Some(1), "{said}");
+    assert!(said.contains("\npanic: src/lib.rs:") || said.starts_with("panic: src/lib.rs:"), "{said}");
+    assert!(said.contains(": in a thread\n") && said.contains(", 1 breach\n"), "{said}");
+    assert!(said.contains("The agent's log:\n  [") && said.contains("Error: panic at src/lib.rs:"), "{said}");
+
+    fs::write(&file, good.replace(&format!("\"{name}.fetches\""), "\"elsewhere.fetches\"")).unwrap();
+    let elsewhere = pmda(dir, &["check", "--limit", "60", "--timeout", "60"]);
+    let said = text(&elsewhere);
+    let warning = format!("warning: elsewhere.fetches: the name does not begin with {name}. and may collide");
+    assert!(elsewhere.status.success() && said.contains(&warning), "{said}");
+    assert_eq!(said.matches("warning: ").count(), 1, "{said}");
 }

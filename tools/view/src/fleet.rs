@@ -252,7 +252,7 @@ fn tend(
             let started = Launch::pipe(*command).start().inspect(|collector| {
                 collector.pid().map(|started| pid.set(started));
             });
-            (started.map(|collector| Source::Agent(Box::new(StartedAgent { collector, names }))), Some(log))
+            (started.map(|collector| Source::Agent(Box::new(StartedAgent::new(collector, names)))), Some(log))
         }
     };
     let failure = match source {

@@ -1,7 +1,9 @@
 //! Sources of metrics: an agent that was started, or a running pmcd.
 
+use nix::unistd::{getegid, geteuid};
 use pcp_client::Context;
 use pcp_collector::{AgentState, Collector, End, Error, LabelTarget, Process};
+use pcp_pdu::handshake::{Attribute, Features};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::{Changes, ValueSet};
 use pmapi::{Desc, InDom, Inst, LabelSet, PmId};
@@ -33,8 +35,10 @@ pub(crate) enum Source {
 /// Agent that was started, with the names of its metrics.
 #[derive(Debug)]
 pub(crate) struct StartedAgent {
-    pub(crate) collector: Collector<Process>,
-    pub(crate) names: pmns::Tree,
+    collector: Collector<Process>,
+    names: pmns::Tree,
+    /// Whether the agent has the attributes of this client: user, group and process.
+    is_introduced: bool,
 }
 
 /// Running pmcd, with the names of the metrics that are shown, or of inner nodes above them.
@@ -157,9 +161,34 @@ impl Source {
 }
 
 impl StartedAgent {
+    /// Combines an agent and the names of its metrics.
+    pub(crate) fn new(collector: Collector<Process>, names: pmns::Tree) -> StartedAgent {
+        StartedAgent { collector, names, is_introduced: false }
+    }
+
+    /// Sends an agent that asks for them the client attributes that pmcd has of a client on a Unix socket. An agent that
+    /// is not ready gets them later.
+    fn introduce(&mut self) -> Result<(), Error> {
+        if self.is_introduced || !self.collector.features().contains(Features::AUTHORIZE) {
+            return Ok(());
+        }
+        let client = [
+            (Attribute::USERID, geteuid().to_string()),
+            (Attribute::GROUPID, getegid().to_string()),
+            (Attribute::PROCESSID, std::process::id().to_string()),
+        ];
+        for (attribute, value) in client {
+            if !self.collector.attribute(attribute, &value)? {
+                return Ok(());
+            }
+        }
+        self.is_introduced = true;
+        Ok(())
+    }
+
     /// Sends a request. An error that concerns only the request becomes the inner result.
     fn ask<T>(&mut self, request: impl FnOnce(&mut Collector<Process>) -> Result<T, Error>) -> Answer<T> {
-        match request(&mut self.collector) {
+        match self.introduce().and_then(|()| request(&mut self.collector)) {
             Ok(answer) => Ok(Ok(answer)),
             Err(e) if self.collector.state() == AgentState::Ready => Ok(Err(e.code())),
             Err(Error::NotReady) => Err(Interruption::NotReady),

@@ -1,6 +1,7 @@
 //! Command `dbpmda check`.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -12,6 +13,7 @@ use pcp_tools::{PmIds, Program};
 use pmapi::escape::Escaped;
 use pmapi::{Domain, PmId};
 
+use super::log::panics;
 use super::{Limits, Report, Rule, check};
 
 /// Check an agent against the rules of the protocol and of PCP.
@@ -49,6 +51,9 @@ struct Args {
     /// Store values that the agent must refuse. If it accepts them, the check changes the agent.
     #[arg(short, long)]
     store: bool,
+    /// Look for panics in this log of the agent after the check.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
     /// Start an agent that talks over its standard input and output, with its arguments.
     #[arg(trailing_var_arg = true, required_unless_present_any = ["unix", "inet", "dso"])]
     agent: Vec<OsString>,
@@ -86,7 +91,7 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
         let domain = names.first().map(|(_, pmid)| pmid.dynamic_root().unwrap_or(pmid.domain()));
         let domain = domain.ok_or_else(|| program.fail("no names"))?;
         let agent = SharedObject::collector(file.as_ref(), init, domain).map_err(|e| program.fail(e))?;
-        return Ok(print(&check(agent, &names, limits)));
+        return complete(check(agent, &names, limits), args, program);
     }
     let launch = match (&args.unix, args.inet, &*args.agent) {
         (Some(path), ..) => Launch::socket(Address::Unix(path.clone())),
@@ -99,7 +104,16 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
         _ => return Err(program.fail("no agent")),
     };
     let agent = launch.handshake_timeout(Some(limits.timeout)).start().map_err(|e| program.fail(e))?;
-    Ok(print(&check(agent, &names, limits)))
+    complete(check(agent, &names, limits), args, program)
+}
+
+/// Adds the panics in the agent's log to a report, and prints it.
+fn complete(mut report: Report, args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
+    if let Some(path) = &args.log {
+        let log = fs::read(path).map_err(|e| program.fail(format_args!("{}: {e}", path.display())))?;
+        report.findings.extend(panics(&String::from_utf8_lossy(&log)));
+    }
+    Ok(print(&report))
 }
 
 /// Prints a report. Failed output, as into a closed pipe, does not change the exit code.

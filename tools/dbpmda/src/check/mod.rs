@@ -5,6 +5,7 @@ pub mod cli;
 mod events;
 mod instances;
 mod labels;
+mod log;
 mod metrics;
 mod rule;
 mod stores;

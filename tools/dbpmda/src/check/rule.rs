@@ -54,6 +54,7 @@ rules! {
     Events "events" "Event records are complete, and their parameters have the types of their metrics.",
     Labels "labels" "Labels are valid JSON with a correct index; labels of instances belong to the domain.",
     Store "store" "The agent refuses values of a wrong type, and values for unknown metrics or instances.",
+    Panic "panic" "No thread of the agent panics (needs the agent's log).",
     Profile "profile" "A fetch returns the instances that the profile includes, and no others.",
 }
 

@@ -1,6 +1,6 @@
 //! A small HTTP service, instrumented with `metrics` and `tracing`, that exports to PCP with three lines.
 //!
-//! `cargo run --release -p pcp-mmv --example service -- --load`, then `pminfo -f mmv.shop` and
+//! `cargo run --release -p pcp-http-examples --bin service -- --load`, then `pminfo -f mmv.shop` and
 //! `pmval mmv.shop.http_requests_total`.
 use std::error::Error;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! A small HTTP service that is instrumented with `tracing`. Three lines show its spans and events in PCP.
 //!
-//! `cargo run --release -p pcp-trace --example traced_service -- --load`, then
+//! `cargo run --release -p pcp-http-examples --bin traced_service -- --load`, then
 //! `pminfo -f trace.transact trace.point`, `pmval trace.transact.count`, and `pminfo -x trace.event.records`.
 
 use std::error::Error;
