@@ -1,6 +1,5 @@
 //! Names and domains of agents: validity, and which are taken.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -142,8 +141,8 @@ fn start(name: &str) -> u16 {
 /// Returns the text of a file. It is empty if the file cannot be read.
 pub(crate) fn text(path: &Path) -> String {
     let mut bytes = Vec::new();
-    // If a file of PCP is missing or damaged, its names do not count as taken.
-    let _ = File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes));
+    // If a file of PCP is missing or damaged, its names do not count as taken. A FIFO in a folder of others is not waited for.
+    let _ = pmapi::file::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

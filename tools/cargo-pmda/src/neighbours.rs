@@ -101,6 +101,10 @@ mod tests {
         agent("b/two", 504);
         agent("b/c/three", 505);
         write(dir.path(), "a/text/src/lib.rs", "const DOMAIN: u16 = 506;\n");
+        // Another user's trap.
+        write(dir.path(), "a/trap/Cargo.toml", "[package]\n");
+        fs::create_dir(dir.path().join("a/trap/src")).unwrap();
+        nix::unistd::mkfifo(&dir.path().join("a/trap/src/lib.rs"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let domains =
             |folder: &str| -> Vec<u16> { find(&dir.path().join(folder)).iter().map(|found| found.domain).collect() };
         assert_eq!((domains("a"), domains("b/c"), domains("none")), (vec![501], vec![505], vec![]));
