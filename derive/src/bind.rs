@@ -30,10 +30,10 @@ pub enum UnknownNames {
 }
 
 /// Binds every definition after those that it refers to.
-struct Binder<'a, M> {
+struct Binder<'a> {
     definitions: Vec<&'a Definition>,
     by_name: HashMap<&'a str, usize>,
-    metadata: &'a mut M,
+    metadata: &'a mut dyn Metadata,
     unknown: UnknownNames,
     looked_up: HashMap<&'a str, Result<u32, Missing>>,
     progress: Vec<Progress>,
@@ -48,8 +48,8 @@ enum Progress {
     Done(u32),
 }
 
-impl<'a, M: Metadata> Binder<'a, M> {
-    fn new(definitions: Vec<&'a Definition>, metadata: &'a mut M, unknown: UnknownNames) -> Self {
+impl<'a> Binder<'a> {
+    fn new(definitions: Vec<&'a Definition>, metadata: &'a mut dyn Metadata, unknown: UnknownNames) -> Self {
         let numbered = || definitions.iter().enumerate().rev();
         let aliases = numbered().filter_map(|(at, definition)| Some((definition.alias.as_deref()?, at)));
         let by_name = aliases.chain(numbered().map(|(at, definition)| (&*definition.name, at))).collect();
@@ -231,7 +231,7 @@ impl Evaluator {
     /// user has chosen for `unknown`.
     pub fn bind<'a>(
         definitions: impl IntoIterator<Item = &'a Definition>,
-        metadata: &mut impl Metadata,
+        metadata: &mut dyn Metadata,
         unknown: UnknownNames,
     ) -> Evaluator {
         let definitions: Vec<&Definition> = definitions.into_iter().collect();

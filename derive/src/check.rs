@@ -53,7 +53,7 @@ fn unknown() -> Meta {
 }
 
 /// Checks all nodes. `names` has the meaning of each node that is a name.
-pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &impl Metadata) -> Result<Checked, Fault> {
+pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &dyn Metadata) -> Result<Checked, Fault> {
     let count = expr.nodes.len();
     let mut checked = Checked {
         metas: vec![Meta::singular(Type::I32, Semantics::Discrete); count],
@@ -104,7 +104,7 @@ impl Checked {
         &mut self,
         expr: &Expr,
         names: &[Option<Resolved>],
-        metadata: &impl Metadata,
+        metadata: &dyn Metadata,
         id: NodeId,
     ) -> Result<(), Fault> {
         let fault = |reason| Fault { node: id, arms: false, reason };

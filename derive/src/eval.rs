@@ -26,14 +26,14 @@ impl Scratch {
     }
 }
 
-pub(crate) struct Run<'a, S> {
+pub(crate) struct Run<'a> {
     pub(crate) slots: &'a mut [Column],
     pub(crate) scratch: &'a mut Scratch,
     pub(crate) stamp: Duration,
-    pub(crate) source: &'a mut S,
+    pub(crate) source: &'a mut dyn Source,
 }
 
-impl<S: Source> Run<'_, S> {
+impl Run<'_> {
     pub(crate) fn step(&mut self, step: &mut Step) {
         let Some(output) = self.slots.get_mut(step.output as usize) else { return };
         let mut output = std::mem::replace(output, Column::new(pmapi::Type::U32));
@@ -159,7 +159,7 @@ impl<S: Source> Run<'_, S> {
 
 impl Instance {
     /// Finds the instance by identifier, or by name if the identifier is absent.
-    fn find(&mut self, ids: &Arc<InstIds>, source: &mut impl Source) {
+    fn find(&mut self, ids: &Arc<InstIds>, source: &mut dyn Source) {
         let place = |id: Option<u32>| ids.list.iter().position(|other| Some(*other) == id).map(|place| place as u32);
         self.place = place(self.id);
         if self.place.is_none() {
@@ -178,7 +178,7 @@ impl Instance {
 
 impl Pattern {
     /// Finds the matching instances. Asks the source only for the names of new instances.
-    fn find(&mut self, ids: &Arc<InstIds>, source: &mut impl Source) {
+    fn find(&mut self, ids: &Arc<InstIds>, source: &mut dyn Source) {
         let known = std::mem::take(&mut self.known);
         self.complete = true;
         self.places.clear();
@@ -203,7 +203,7 @@ impl Pattern {
     }
 
     /// Returns whether the name of an instance matches; `None` if it has no name.
-    fn compare(&mut self, id: u32, source: &mut impl Source) -> Option<bool> {
+    fn compare(&mut self, id: u32, source: &mut dyn Source) -> Option<bool> {
         self.name.clear();
         source.instance_name(self.indom?, Inst::from_word(id)?, &mut self.name).ok()?;
         let name = self.name.split(|b| *b == b' ').next().unwrap_or_default();

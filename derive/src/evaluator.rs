@@ -160,7 +160,7 @@ impl Evaluator {
     /// Evaluates a plan in a sample that was taken at `stamp`, on any clock that never goes back.
     ///
     /// Allocates no memory as long as instances do not change and strings do not grow.
-    pub fn evaluate(&mut self, plan: &Plan, stamp: Duration, source: &mut impl Source) {
+    pub fn evaluate(&mut self, plan: &Plan, stamp: Duration, source: &mut dyn Source) {
         for number in &plan.operands {
             self.load(*number as usize, source);
         }
@@ -183,7 +183,7 @@ impl Evaluator {
         self.order.get(id.0).is_some_and(|at| plan.bound.binary_search(at).is_ok())
     }
 
-    fn load(&mut self, number: usize, source: &mut impl Source) {
+    fn load(&mut self, number: usize, source: &mut dyn Source) {
         let (Some(operand), Some(slot)) = (self.operands.get(number), self.operand_slots.get(number)) else { return };
         let Some(values) = self.slots.get_mut(*slot as usize) else { return };
         let mut load = Load::new(values, self.scratch.list());
