@@ -86,9 +86,10 @@ impl WindowOptions<'_> {
         let align = self.align.map(|text| Ok((text, interval(text)?))).transpose()?;
         if let Some((text, delta)) = align {
             let aligned = stamp(up(nanoseconds(window.start), delta));
-            match aligned >= start && aligned <= end.unwrap_or(NEVER) {
-                true => window.start = aligned,
-                false => window.warning = Some(not_aligned(text)),
+            if aligned >= start && aligned <= end.unwrap_or(NEVER) {
+                window.start = aligned
+            } else {
+                window.warning = Some(not_aligned(text))
             }
         }
         if let Some(text) = self.end {
@@ -106,9 +107,10 @@ impl WindowOptions<'_> {
                 if at > nanoseconds(end) {
                     at -= delta;
                 }
-                match stamp(at) >= window.start && stamp(at) <= end {
-                    true => window.origin = stamp(at),
-                    false => window.warning = Some(not_aligned(text)),
+                if stamp(at) >= window.start && stamp(at) <= end {
+                    window.origin = stamp(at)
+                } else {
+                    window.warning = Some(not_aligned(text))
                 }
             }
         }
