@@ -135,16 +135,27 @@ fn one_version_of_each_crate() {
     }
 }
 
+/// Returns the output of `cargo tree`, one dependency a line.
+fn tree(arguments: &[&str]) -> String {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--offline", "--locked", "--prefix", "none"]).args(arguments);
+    let output = cargo.current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Nothing of protocols, of derived metrics or of files that other users can write to.
+#[test]
+fn applications_that_instrument_themselves_compile_few_crates() {
+    let tree = tree(&["-e", "normal", "-p", "pcp-mmv"]);
+    let crates: BTreeSet<&str> = tree.lines().collect();
+    assert!(crates.len() <= 30, "{crates:#?}");
+}
+
 /// That hasher waits for ever in some children of forks.
 #[test]
 fn applications_get_no_default_hasher_of_hashbrown() {
-    let features = |package: &str| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--offline", "--locked", "--all-features", "-e", "normal,features", "-p", package]);
-        let output = cargo.args(["--prefix", "none"]).current_dir(root()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let features = |package: &str| tree(&["--all-features", "-e", "normal,features", "-p", package]);
     let feature = "hashbrown feature \"default-hasher\"";
     for package in ["pcp-mmv", "pcp-mmv-capi", "pcp-trace"] {
         assert!(!features(package).contains(feature), "{package}");

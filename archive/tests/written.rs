@@ -69,23 +69,6 @@ fn without_repeats(block: &str) -> String {
     records.into_iter().map(|(head, instances)| head.to_owned() + &instances).collect()
 }
 
-/// Sorts the blocks of a section by the identifiers in their first lines: PCP prints them in the order of its hash
-/// table.
-fn sorted(text: &str, title: &str, key: &str) -> String {
-    let Some(start) = text.find(title).map(|at| at + title.len()) else { return text.to_owned() };
-    let end = text[start..].find("\n\n").map_or(text.len(), |at| start + at + 1);
-    let mut blocks: Vec<String> = Vec::new();
-    for line in text[start..end].split_inclusive('\n') {
-        match blocks.last_mut() {
-            Some(block) if !line.starts_with(key) => block.push_str(line),
-            _ => blocks.push(line.to_owned()),
-        }
-    }
-    blocks.sort_by_cached_key(|block| block.lines().next().map(|line| line.split(' ').nth(1).map(str::to_owned)));
-    blocks.iter_mut().for_each(|block| *block = without_repeats(block));
-    [&text[..start], &blocks.concat(), &text[end..]].concat()
-}
-
 fn remove_files(dir: &Path) {
     std::fs::read_dir(dir).unwrap().for_each(|entry| std::fs::remove_file(entry.unwrap().path()).unwrap());
 }
@@ -93,9 +76,7 @@ fn remove_files(dir: &Path) {
 const DUMP: [&str; 7] = ["-z", "-xxx", "-L", "-d", "-i", "-m", "-s"];
 
 fn dump(archive: &Path) -> String {
-    let text = output("pmdumplog", &DUMP, archive);
-    let text = sorted(&text, "Descriptions for Metrics in the Log ...\n", "PMID: ");
-    sorted(&text, "Instance Domains in the Log ...\n", "InDom: ")
+    testkit::with_sorted_metadata(&output("pmdumplog", &DUMP, archive), without_repeats)
 }
 
 /// Fails with the first lines that differ.

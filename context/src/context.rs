@@ -275,10 +275,7 @@ impl Context {
         if pmids.is_empty() {
             return Err(Error::TOOSMALL.into());
         }
-        match self.derived.is_empty() {
-            true => self.base.fetch(pmids),
-            false => self.derived.fetch(&mut self.base, pmids),
-        }
+        if self.derived.is_empty() { self.base.fetch(pmids) } else { self.derived.fetch(&mut self.base, pmids) }
     }
 
     /// Returns the next complete record of an archive, without derived metrics (pmFetchArchive(3)). The profile has no

@@ -31,11 +31,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NOLABELS` when there are none; [connection errors](pcp_client#connection-errors) of a pmcd.
     pub fn context_labels(&mut self) -> Result<LabelSet> {
-        match &mut self.base {
-            Base::Host(host) => host.context_labels(),
-            Base::Archive(recorded) => recorded.one_set(LabelLevel::Context, LabelLevel::CONTEXT_IDENT),
-            Base::Local(local) => one_set(local, LabelLevel::Context, LabelLevel::CONTEXT_IDENT),
-        }
+        self.one_set(LabelLevel::Context, LabelLevel::CONTEXT_IDENT, |host| host.context_labels())
     }
 
     /// Returns the labels of an agent (pmGetDomainLabels(3)).
@@ -43,11 +39,7 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::context_labels`]; with a pmcd, also the error of the agent.
     pub fn domain_labels(&mut self, domain: Domain) -> Result<LabelSet> {
-        match &mut self.base {
-            Base::Host(host) => host.domain_labels(domain),
-            Base::Archive(recorded) => recorded.one_set(LabelLevel::Domain, domain.get().into()),
-            Base::Local(local) => one_set(local, LabelLevel::Domain, domain.get().into()),
-        }
+        self.one_set(LabelLevel::Domain, domain.get().into(), |host| host.domain_labels(domain))
     }
 
     /// Returns the labels of an instance domain (pmGetInDomLabels(3)).
@@ -55,11 +47,7 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::domain_labels`].
     pub fn indom_labels(&mut self, indom: InDom) -> Result<LabelSet> {
-        match &mut self.base {
-            Base::Host(host) => host.indom_labels(indom),
-            Base::Archive(recorded) => recorded.one_set(LabelLevel::InDom, indom.word()),
-            Base::Local(local) => one_set(local, LabelLevel::InDom, indom.word()),
-        }
+        self.one_set(LabelLevel::InDom, indom.word(), |host| host.indom_labels(indom))
     }
 
     /// Returns the labels of the cluster that a metric belongs to (pmGetClusterLabels(3)).
@@ -67,11 +55,7 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::domain_labels`].
     pub fn cluster_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
-        match &mut self.base {
-            Base::Host(host) => host.cluster_labels(pmid),
-            Base::Archive(recorded) => recorded.one_set(LabelLevel::Cluster, LabelLevel::cluster_ident(pmid)),
-            Base::Local(local) => one_set(local, LabelLevel::Cluster, LabelLevel::cluster_ident(pmid)),
-        }
+        self.one_set(LabelLevel::Cluster, LabelLevel::cluster_ident(pmid), |host| host.cluster_labels(pmid))
     }
 
     /// Returns the labels of a metric itself (pmGetItemLabels(3)).
@@ -79,11 +63,7 @@ impl Context {
     /// # Errors
     /// Errors of [`Context::domain_labels`].
     pub fn item_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
-        match &mut self.base {
-            Base::Host(host) => host.item_labels(pmid),
-            Base::Archive(recorded) => recorded.one_set(LabelLevel::Item, pmid.word()),
-            Base::Local(local) => one_set(local, LabelLevel::Item, pmid.word()),
-        }
+        self.one_set(LabelLevel::Item, pmid.word(), |host| host.item_labels(pmid))
     }
 
     /// Returns the labels of the instances that the profile includes (pmGetInstancesLabels(3)). Instances without
@@ -116,18 +96,14 @@ impl Context {
     /// Errors of [`Context::lookup_desc`] and [`Context::domain_labels`].
     pub fn lookup_labels(&mut self, pmid: PmId) -> Result<Vec<LabelSet>> {
         let desc = self.lookup_desc(pmid)?;
-        let base = match &mut self.base {
-            Base::Host(host) => return host.lookup_labels(pmid),
-            base => base,
-        };
-        let mut one_set = |level, ident| match base {
-            Base::Archive(recorded) => recorded.one_set(level, ident),
-            Base::Local(local) => one_set(local, level, ident),
-            Base::Host(_) => Err(Error::NOLABELS),
-        };
-        let sets = LabelLevel::of_metric(&desc).map(|(level, ident)| match one_set(level, ident) {
-            Err(Error::NOLABELS) => Ok(LabelSet::new()),
-            set => set,
+        if let Base::Host(host) = &mut self.base {
+            return host.lookup_labels(pmid);
+        }
+        let sets = LabelLevel::of_metric(&desc).map(|(level, ident)| {
+            match self.one_set(level, ident, |_| Err(Error::NOLABELS)) {
+                Err(Error::NOLABELS) => Ok(LabelSet::new()),
+                set => set,
+            }
         });
         sets.filter(|set| !set.as_ref().is_ok_and(LabelSet::is_empty)).collect()
     }
@@ -139,5 +115,19 @@ impl Context {
     /// Errors of [`Context::lookup_labels`]; `-E2BIG` when the labels are too many for one set.
     pub fn merged_labels(&mut self, pmid: PmId) -> Result<LabelSet> {
         Ok(LabelSet::merge_all(&self.lookup_labels(pmid)?)?)
+    }
+
+    /// Returns the labels of a subject, which a pmcd is asked for with `of_host`.
+    fn one_set(
+        &mut self,
+        level: LabelLevel,
+        ident: u32,
+        of_host: impl FnOnce(&mut pcp_client::Context) -> Result<LabelSet>,
+    ) -> Result<LabelSet> {
+        match &mut self.base {
+            Base::Host(host) => of_host(host),
+            Base::Archive(recorded) => recorded.one_set(level, ident),
+            Base::Local(local) => one_set(local, level, ident),
+        }
     }
 }

@@ -52,9 +52,10 @@ fn words(text: &str, bounds: Bounds, zone: &Zone) -> Option<Stamp> {
     let text = text.strip_prefix('@').unwrap_or(text).trim_start_matches(|c| u8::try_from(c).is_ok_and(is_space));
     let lower = text.to_ascii_lowercase();
     let is_back = lower.contains("last") || lower.contains("ago") || lower.starts_with('-');
-    let base = match UNITS.iter().any(|unit| lower.contains(unit)) {
-        false => bounds.now,
-        true => bounds.end.filter(|_| is_back).unwrap_or(bounds.start),
+    let base = if UNITS.iter().any(|unit| lower.contains(unit)) {
+        bounds.end.filter(|_| is_back).unwrap_or(bounds.start)
+    } else {
+        bounds.now
     };
     let seconds = getdate::parse(text, base.seconds, zone)?;
     Some(Stamp { seconds, nanoseconds: 0 })

@@ -17,15 +17,17 @@ use crate::zone::Zone;
 ///
 /// ```text
 /// yesterday 5pm    monday    3 days ago    next month    16-Apr-2018 10:30 EST    4/16/2018
-/// ``` Dates in words are those of libpcp. Words that count units, such as "3 days ago", are relative to the end of the
+/// ```
+///
+/// Dates in words are those of libpcp. Words that count units, such as "3 days ago", are relative to the end of the
 /// window if "last" or "ago" is among them, otherwise to its start. Other words, such as "yesterday", are relative to
 /// the present. There are three differences from libpcp: the `T` in an ISO 8601 time is not a time zone, a day that the
 /// month does not have is an error, and 2100 is not a leap year.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WindowOptions<'t> {
-    /// Start (`-S`).
+    /// Start of the window (`-S`).
     pub start: Option<&'t str>,
-    /// End (`-T`).
+    /// End of the window (`-T`).
     pub end: Option<&'t str>,
     /// Interval to whose multiples start and origin are aligned (`-A`).
     pub align: Option<&'t str>,
@@ -84,9 +86,10 @@ impl WindowOptions<'_> {
         let align = self.align.map(|text| Ok((text, interval(text)?))).transpose()?;
         if let Some((text, delta)) = align {
             let aligned = stamp(up(nanoseconds(window.start), delta));
-            match aligned >= start && aligned <= end.unwrap_or(NEVER) {
-                true => window.start = aligned,
-                false => window.warning = Some(not_aligned(text)),
+            if aligned >= start && aligned <= end.unwrap_or(NEVER) {
+                window.start = aligned
+            } else {
+                window.warning = Some(not_aligned(text))
             }
         }
         if let Some(text) = self.end {
@@ -104,9 +107,10 @@ impl WindowOptions<'_> {
                 if at > nanoseconds(end) {
                     at -= delta;
                 }
-                match stamp(at) >= window.start && stamp(at) <= end {
-                    true => window.origin = stamp(at),
-                    false => window.warning = Some(not_aligned(text)),
+                if stamp(at) >= window.start && stamp(at) <= end {
+                    window.origin = stamp(at)
+                } else {
+                    window.warning = Some(not_aligned(text))
                 }
             }
         }

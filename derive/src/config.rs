@@ -30,7 +30,7 @@ pub struct Loaded {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Message {
-    /// Name of the file.
+    /// Name of the configuration file.
     pub file: String,
     /// Line in the file, from 1; for a continued line, the first.
     pub line: usize,

@@ -121,6 +121,18 @@ pdus! {
     other DESCS = 0x7017;
 }
 
+impl Pdu<'_> {
+    /// Returns whether the PDU is a request that pmcd never sends: an empty fetch, or not exactly one name or PMID.
+    pub fn asks_nothing(&self) -> bool {
+        match self {
+            Pdu::Fetch(fetch) => fetch.pmids().len() == 0,
+            Pdu::Names(names) => names.len() != 1 || names.iter().any(|(_, name)| name.is_empty()),
+            Pdu::Ids(ids) => ids.pmids().len() != 1,
+            _ => false,
+        }
+    }
+}
+
 impl PduType {
     /// Creates the type with a code.
     pub const fn new(code: i32) -> PduType {

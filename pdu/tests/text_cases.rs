@@ -195,10 +195,8 @@ fn libpcp_7_2_1() {
 fn installed_libpcp_on_other_seeds() {
     let judge = Pcp::required().version();
     let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("text_cases");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/text_cases.c");
-    let compiled = Command::new("cc").arg("-w").arg("-o").arg(&program).arg(source).arg("-lpcp").status().unwrap();
-    assert!(compiled.success());
+    let program = testkit::compile(source, dir.path(), &["-lpcp"]);
     for seed in 2..12 {
         let output = Command::new(&program).arg(seed.to_string()).output().unwrap();
         assert!(output.status.success(), "seed {seed}");

@@ -22,7 +22,7 @@ impl Domain {
         if domain >= 1 && domain <= 510 { Some(Domain(domain)) } else { None }
     }
 
-    /// Returns the number.
+    /// Returns the domain as a number, 0 to 511.
     pub const fn get(self) -> u16 {
         self.0
     }
@@ -172,7 +172,7 @@ impl Serial {
         if serial <= Self::MAX { Some(Serial(serial)) } else { None }
     }
 
-    /// Returns the number.
+    /// Returns the serial number as an integer, 0 to [`Serial::MAX`].
     pub const fn get(self) -> u32 {
         self.0
     }

@@ -218,7 +218,9 @@ impl Dynamic {
 
     /// Removes an instance domain, and returns whether it existed.
     pub fn remove_indom(&mut self, serial: Serial) -> bool {
-        self.indoms.remove(&serial).is_some()
+        let old = self.indoms.remove(&serial);
+        self.changes.labels += u64::from(old.as_ref().is_some_and(|old| old.labels.is_some()));
+        old.is_some()
     }
 
     /// Finds a metric by its name.

@@ -191,7 +191,7 @@ impl<A: Agent> Engine<A> {
             }
         };
         debug!(target: "libpmda", "received {} PDU from client {client}", header.pdu);
-        if asks_nothing(&pdu) {
+        if pdu.asks_nothing() {
             error!(source = %client.source(), "invalid {} PDU: an empty request, or more than one name or PMID", header.pdu);
             return self.fail(Error::IPC);
         }
@@ -371,16 +371,6 @@ impl<A: Agent> Engine<A> {
             self.agent.store(metric.desc.pmid.item(), inst, value, client)?;
         }
         Ok(())
-    }
-}
-
-/// Returns whether the request is one that pmcd never sends: an empty fetch, or not exactly one name or PMID.
-fn asks_nothing(pdu: &Pdu<'_>) -> bool {
-    match pdu {
-        Pdu::Fetch(fetch) => fetch.pmids().len() == 0,
-        Pdu::Names(names) => names.len() != 1 || names.iter().any(|(_, name)| name.is_empty()),
-        Pdu::Ids(ids) => ids.pmids().len() != 1,
-        _ => false,
     }
 }
 

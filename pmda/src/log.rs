@@ -89,9 +89,10 @@ fn shows(options: Debug, metadata: &Metadata<'_>) -> bool {
 /// be written, logs a message and keeps stderr. The path `-` is stderr. `user` is the user that the process will change
 /// to.
 pub(crate) fn open(program: &str, path: &Path, user: Option<UserIds>) {
-    let redirected = match path.as_os_str() == "-" {
-        true => Ok(()),
-        false => log_file::open(path, user).and_then(|file| Ok(nix::unistd::dup2_stderr(file)?)),
+    let redirected = if path.as_os_str() == "-" {
+        Ok(())
+    } else {
+        log_file::open(path, user).and_then(|file| Ok(nix::unistd::dup2_stderr(file)?))
     };
     if let Err(e) = redirected {
         let reason =

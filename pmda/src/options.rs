@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::transport::{Address, inet_port};
 
 /// The options of every agent.
-#[derive(Parser, Debug)]
+#[derive(Parser, Debug, Default)]
 #[command(about = None, long_about = None, args_override_self = true)]
 #[command(disable_help_flag = true, disable_version_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
 #[command(version = format!("(pcp-pmda {})", pmapi::build::version(env!("CARGO_PKG_VERSION"))))]
@@ -63,7 +63,7 @@ struct Given {
 
 /// The options of every agent that say where it waits for pmcd, for the command lines of other programs that serve
 /// agents.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[group(multiple = false)]
 pub struct TransportOptions {
     /// Wait for pmcd on IPv4 port or service PORT
@@ -140,6 +140,38 @@ impl Options {
         let mut args = args.into_iter();
         let path = PathBuf::from(args.next().unwrap_or_default());
         let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
+        let args: Vec<OsString> = args.collect();
+        match Options::usual::<A>(&program, &args) {
+            Some(options) => Ok(options),
+            None => Options::any::<A>(program, args),
+        }
+    }
+
+    /// Parses a command line of the kind that Install writes: options of every agent, each followed by its value.
+    /// Returns `None` for any other one, and for one with a mistake.
+    ///
+    /// pmcd waits while the agent starts, and a tenth of the start would be clap's work.
+    fn usual<A: Agent>(program: &str, args: &[OsString]) -> Option<Options> {
+        let mut given = Given::default();
+        let pairs = args.chunks_exact(2);
+        if !pairs.remainder().is_empty() {
+            return None;
+        }
+        for pair in pairs {
+            let [option, value] = pair else { return None };
+            let value = value.to_str().filter(|value| !value.is_empty() && !value.starts_with('-'))?;
+            match option.to_str()? {
+                "-d" | "--domain" => given.domain = Some(value.parse().ok().filter(|n| (1..=510).contains(n))?),
+                "--name" => given.name = Some(name(value).ok()?),
+                "-l" | "--log" => given.log = Some(value.into()),
+                "-U" | "--username" => given.username = Some(value.into()),
+                _ => return None,
+            }
+        }
+        Some(Options::new(program.to_owned(), given, Vec::new(), none::<A>().ok()?))
+    }
+
+    fn any<A: Agent>(program: String, args: Vec<OsString>) -> Result<Options, Refused> {
         let args = std::iter::once(OsString::from(&program)).chain(args);
         let mut command = command::<A>(&program);
         if command.get_positionals().next().is_none() {
@@ -148,12 +180,16 @@ impl Options {
         let refused = |error| Refused { program: program.clone(), error, usage: A::USAGE };
         let matches = command.try_get_matches_from(args).map_err(refused)?;
         let given = Given::from_arg_matches(&matches).map_err(refused)?;
+        let operands = matches.try_get_many(OPERANDS).ok().flatten().unwrap_or_default().cloned().collect();
+        Ok(Options::new(program, given, operands, matches))
+    }
+
+    fn new(program: String, given: Given, operands: Vec<OsString>, matches: ArgMatches) -> Options {
         let mut debug = debug::Debug::default();
         for options in given.debug {
             debug.set(options);
         }
-        let operands = matches.try_get_many(OPERANDS).ok().flatten().unwrap_or_default().cloned().collect();
-        Ok(Options {
+        Options {
             program,
             debug,
             domain: given.domain,
@@ -169,7 +205,7 @@ impl Options {
             exchange: given.exchange,
             operands,
             matches,
-        })
+        }
     }
 }
 
@@ -179,7 +215,9 @@ fn operands() -> Arg {
 
 /// Returns the default values of an agent's own options, for hosts without a command line.
 pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
-    A::options(Command::new(A::NAME)).try_get_matches_from([A::NAME])
+    let command = A::options(Command::new(A::NAME));
+    let own = command.get_arguments().next().is_some() || command.has_subcommands();
+    if own { command.try_get_matches_from([A::NAME]) } else { Ok(ArgMatches::default()) }
 }
 
 /// A command line that does not start the agent: it is wrong, or asks for help.
@@ -285,6 +323,48 @@ mod tests {
             assert_eq!((options.operands, n(&options.matches)), (vec!["y".into(), "z".into()], Some(7)), "{line}");
         }
         assert!(parse("x -n 7").unwrap().operands.is_empty());
+    }
+
+    #[test]
+    fn usual_command_lines_mean_what_clap_says() {
+        let show = |options: Options| {
+            format!("{:?} {:?}", n(&options.matches), Options { matches: ArgMatches::default(), ..options })
+        };
+        let both = |line: &str| {
+            let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            let usual = Options::usual::<Own>("x", &args).map(show);
+            (usual, Options::any::<Own>("x".to_owned(), args).ok().map(show))
+        };
+        for line in [
+            "",
+            "-d 253",
+            "-d 1 -l x.log",
+            "--domain 510 --log /x/y --username root",
+            "-d 7 --name other -U nobody",
+            "-d 7 -d 8 -l a --log b -U u --username v --name a --name b",
+            "-d +5",
+            "-d 007",
+        ] {
+            let (usual, any) = both(line);
+            assert!(usual.is_some(), "{line}");
+            assert_eq!(usual, any, "{line}");
+        }
+        for line in [
+            "-l",
+            "-l -",
+            "-d 0",
+            "-d 511",
+            "-d x",
+            "-d 5 x",
+            "--name a.b",
+            "-n 7",
+            "-U -d",
+            "-d 5 -p",
+            "-- -d 5 6",
+            "x y",
+        ] {
+            assert_eq!(both(line).0, None, "{line}");
+        }
     }
 
     #[test]

@@ -126,6 +126,23 @@ fn a_mistake_in_a_dynamic_metric_changes_nothing() {
     dynamic.insert(&metric("dynamic.files2", 1)).unwrap();
 }
 
+#[test]
+fn clients_are_notified_of_labels_that_end_with_their_domain() {
+    let mut local = pcp_collector::Local::<Files>::new().unwrap();
+    let dynamic = &mut local.engine_mut().agent_mut().dynamic;
+    let serial = Serial::new(1);
+    let mut changes = |change: &mut dyn FnMut(&mut Dynamic)| {
+        let before = dynamic.version().labels;
+        change(dynamic);
+        dynamic.version().labels - before
+    };
+    assert_eq!(changes(&mut |all| all.insert_indom(InDomDef::new(serial).labels(json!({"a": 1}))).unwrap()), 1);
+    assert_eq!(changes(&mut |all| assert!(all.remove_indom(serial))), 1);
+    assert_eq!(changes(&mut |all| assert!(!all.remove_indom(serial))), 0);
+    assert_eq!(changes(&mut |all| all.insert_indom(&InDomDef::new(serial)).unwrap()), 0);
+    assert_eq!(changes(&mut |all| assert!(all.remove_indom(serial))), 0);
+}
+
 /// An agent with conflicting declarations: a declared metric below a dynamic name, or a dynamic metric with the item of
 /// a declared one.
 struct Mixed {

@@ -47,7 +47,7 @@ pub use descriptors::Taken;
 pub use input::ended_input;
 pub use log::logged;
 pub use name_space::NameSpace;
-pub use output::{Output, normalise, without_usage_words};
+pub use output::{Output, normalise, with_sorted_metadata, without_usage_words};
 pub use pcp::{Missing, Pcp, Version, agents_with};
 pub use pmcd::{Builder, Pmcd, wait_for};
 pub use program::{answers, compile};

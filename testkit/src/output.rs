@@ -77,6 +77,35 @@ pub fn normalise(text: &str) -> String {
     RULES.iter().fold(text.to_owned(), |text, (pattern, with)| pattern.replace_all(&text, *with).into_owned())
 }
 
+/// Returns the output of pmdumplog(1) with the metrics and the instance domains in the order of their identifiers. PCP
+/// prints them in the order of a hash table. `change` changes the lines of each.
+///
+/// # Panics
+/// When a metric or an instance domain has no identifier.
+pub fn with_sorted_metadata(text: &str, change: impl Fn(&str) -> String) -> String {
+    let metrics = with_sorted_blocks(text, "Descriptions for Metrics in the Log ...\n", "PMID: ", &change);
+    with_sorted_blocks(&metrics, "Instance Domains in the Log ...\n", "InDom: ", &change)
+}
+
+/// Sorts the blocks of the section below `title`, whose first lines begin with `key` and numbers.
+fn with_sorted_blocks(text: &str, title: &str, key: &str, change: impl Fn(&str) -> String) -> String {
+    let Some(start) = text.find(title).map(|at| at + title.len()) else { return text.to_owned() };
+    let end = text[start..].find("\n\n").map_or(text.len(), |at| start + at + 1);
+    let mut blocks: Vec<String> = Vec::new();
+    for line in text[start..end].split_inclusive('\n') {
+        match blocks.last_mut() {
+            Some(block) if !line.starts_with(key) => block.push_str(line),
+            _ => blocks.push(line.to_owned()),
+        }
+    }
+    blocks.sort_by_cached_key(|block| -> Vec<u32> {
+        let id = block[key.len()..].split([' ', '\n']).next().expect("an identifier");
+        id.split('.').map(|number| number.parse().unwrap_or(0)).collect()
+    });
+    let blocks: String = blocks.iter().map(|block| change(block)).collect();
+    [&text[..start], &blocks, &text[end..]].concat()
+}
+
 /// Returns the output of a command without the words of its usage message, which are our own. Only the options of that
 /// message are kept.
 pub fn without_usage_words(text: &str) -> String {

@@ -19,10 +19,8 @@ use nix::unistd::getuid;
 #[track_caller]
 pub fn one_word(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
-    let spaced = |path: &Path| path.to_string_lossy().contains(char::is_whitespace);
-    let (Some(dir), Some(name)) = (path.parent().filter(|dir| spaced(dir)), path.file_name()) else {
-        return path.to_owned();
-    };
+    let spaced = path.parent().filter(|dir| dir.to_string_lossy().contains(char::is_whitespace));
+    let (Some(dir), Some(name)) = (spaced, path.file_name()) else { return path.to_owned() };
     let mut hasher = DefaultHasher::new();
     dir.hash(&mut hasher);
     let link = env::temp_dir().join(format!("pcp-testkit-{}-{:016x}", getuid(), hasher.finish()));

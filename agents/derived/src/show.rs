@@ -61,7 +61,8 @@ impl Show {
         self.metrics.get(&item).copied()
     }
 
-    /// Returns the index of the group and the operands' domain that the agent's domain stands for.
+    /// Returns the group, by its index, and the instance domain of its operands that an instance domain of the agent
+    /// represents.
     pub(crate) fn find_indom(&self, serial: Serial) -> Option<(usize, InDom)> {
         self.indoms.get(&serial).copied()
     }

@@ -285,9 +285,10 @@ fn with_one_bad(scene: &Scene, agent: &Running, figures: &mut Figures) {
         let times = others(agent, TIME);
         let cpu = agent.cpu() - before;
         let longest = times.iter().flatten().max().copied().unwrap_or_default();
-        let whats = match is_bad {
-            false => ["longest request of 3 clients, ms", "their requests", "CPU for each request, µs"],
-            true => ["longest while one source hangs, ms", "their requests then", "CPU for each request then, µs"],
+        let whats = if is_bad {
+            ["longest while one source hangs, ms", "their requests then", "CPU for each request then, µs"]
+        } else {
+            ["longest request of 3 clients, ms", "their requests", "CPU for each request, µs"]
         };
         let requests = times.iter().map(Vec::len).sum::<usize>() as f64;
         let all = [milliseconds(longest), requests, cpu.as_secs_f64() * 1e6 / requests];

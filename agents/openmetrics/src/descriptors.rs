@@ -47,9 +47,11 @@ impl Place {
     /// Takes a place. Returns `None` if there is no more.
     pub(crate) fn take() -> Option<Place> {
         static MOST: OnceLock<usize> = OnceLock::new();
-        let limit = || getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(soft, _)| soft);
-        let most = *MOST.get_or_init(|| usize::try_from(limit() / 2).unwrap_or(usize::MAX));
-        Place::of(&KEPT, most)
+        let most = MOST.get_or_init(|| {
+            let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(soft, _)| soft);
+            usize::try_from(limit / 2).unwrap_or(usize::MAX)
+        });
+        Place::of(&KEPT, *most)
     }
 
     fn of(kept: &'static AtomicUsize, most: usize) -> Option<Place> {

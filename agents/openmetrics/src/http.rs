@@ -246,9 +246,10 @@ fn failure(code: u16, e: &ureq::Error, url: &str) -> Failure {
         ureq::Error::Protocol(e) => {
             let text = e.to_string();
             let known = Some("bad header").filter(|known| text.starts_with(known));
-            match text.starts_with("output too small") {
-                true => "the address of a redirection is too long".to_owned(),
-                false => format!("protocol: {}", known.unwrap_or(&text)),
+            if text.starts_with("output too small") {
+                "the address of a redirection is too long".to_owned()
+            } else {
+                format!("protocol: {}", known.unwrap_or(&text))
             }
         }
         e => e.to_string().replace(url, &presentable(url)),

@@ -442,8 +442,8 @@ impl Model {
             let of = labels.entry(metric).or_insert_with(|| working.published.labels.iter().collect());
             naming::merge(of, pairs);
         }
-        let packed = |labels: Vec<(&str, &str)>| Labels::new(fitting(labels.into_iter()));
-        let labels: Vec<(u16, Labels)> = labels.into_iter().map(|(metric, labels)| (metric, packed(labels))).collect();
+        let packed = labels.into_iter().map(|(metric, labels)| (metric, Labels::new(fitting(labels.into_iter()))));
+        let labels: Vec<(u16, Labels)> = packed.collect();
         for (metric, labels) in labels {
             let working = self.metrics.get_mut(metric as usize);
             if let Some(working) = working.filter(|working| working.published.labels != labels) {

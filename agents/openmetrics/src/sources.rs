@@ -95,8 +95,10 @@ impl Sources {
 
     /// Returns whether the first readings have ended, or their time is over.
     pub(crate) fn is_started(&self) -> bool {
-        let asked = || self.iter().filter(|(_, source)| source.asked.is_some()).count();
-        self.start.is_none_or(|end| Instant::now() >= end || self.inbox.len() >= asked())
+        self.start.is_none_or(|end| {
+            Instant::now() >= end
+                || self.inbox.len() >= self.iter().filter(|(_, source)| source.asked.is_some()).count()
+        })
     }
 
     /// Iterates over the names of the sources in the order of their numbers, from a number on.

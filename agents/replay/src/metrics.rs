@@ -115,7 +115,7 @@ fn named(meta: &Metadata) -> impl Iterator<Item = (String, Desc)> + '_ {
         let desc = meta.desc(pmid).ok().filter(|desc| desc.ty != Type::NoSupport)?;
         // A metric of an agent has one name. If the archive has several, this is the shortest.
         let names = meta.names().names(pmid).filter_map(|name| String::from_utf8(name.to_vec()).ok());
-        let name = names.filter(|name| is_name(name)).min_by_key(String::len)?;
+        let name = names.filter(|name| pmns::is_name(name)).min_by_key(String::len)?;
         Some((name, desc))
     })
 }
@@ -125,8 +125,8 @@ fn named(meta: &Metadata) -> impl Iterator<Item = (String, Desc)> + '_ {
 fn without_conflicts(named: Vec<(String, Desc)>, control: &str) -> Vec<(String, Desc)> {
     let own = format!("{control}.");
     let inner: HashSet<&str> = named.iter().flat_map(|(name, _)| parents(name)).chain(parents(&own)).collect();
-    let fits = |name: &str| !name.starts_with(&own) && !inner.contains(name);
-    let mut fitting = named.iter().map(|(name, _)| fits(name)).collect::<Vec<_>>().into_iter();
+    let fitting = named.iter().map(|(name, _)| !name.starts_with(&own) && !inner.contains(&**name));
+    let mut fitting = fitting.collect::<Vec<_>>().into_iter();
     let (kept, left): (Vec<_>, Vec<_>) = named.into_iter().partition(|_| fitting.next().unwrap_or(false));
     if let Some((name, _)) = left.first() {
         warn!(
@@ -141,14 +141,6 @@ fn without_conflicts(named: Vec<(String, Desc)>, control: &str) -> Vec<(String, 
 /// Iterates over the inner nodes of the name space above a name.
 fn parents(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('.').filter_map(|(at, _)| name.get(..at))
-}
-
-/// Returns whether a name is valid in a name space. An archive may have any bytes.
-fn is_name(name: &str) -> bool {
-    name.split('.').all(|part| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic())
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    })
 }
 
 fn utf8(text: &[u8]) -> String {

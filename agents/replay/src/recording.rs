@@ -98,7 +98,7 @@ pub(crate) struct Recording {
     edges: [Option<HashMap<PmId, Readings>>; 2],
 }
 
-/// Edges of the recording.
+/// A time whose values do not change while the recording is replayed.
 #[derive(Clone, Copy)]
 enum Edge {
     End,
@@ -314,8 +314,8 @@ impl Recording {
             return;
         }
         let list = self.names.instances(indom, time).unwrap_or_default();
-        let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        named.list = list.iter().map(|one| (Inst::new(one.inst), name(one.name))).collect();
+        named.list =
+            list.iter().map(|one| (Inst::new(one.inst), String::from_utf8_lossy(one.name).into_owned())).collect();
         (named.from, named.until) = (None, None);
         for record in self.archive.metadata().indom_records(indom).into_iter().flatten() {
             if record.time > time {

@@ -43,7 +43,7 @@ fn main() {
     contest.run("text", &text, shape, None);
     contest.calls("fetch of 5 metrics", &fetch);
     contest.calls("instances", &instances);
-    contest.starts(100, Goal::Time(0.40));
+    contest.starts(100, Goal::Time(0.33));
     if let Some(object) = object {
         println!("\n{object}");
     }

@@ -13,10 +13,9 @@ use pmapi::{Domain, InDom, Serial};
 #[ignore = "needs PCP"] // And a C compiler.
 fn an_instance_cache_is_synced_before_it_is_renamed() {
     let dir = tempfile::tempdir().unwrap();
-    let (library, calls) = (dir.path().join("durable.so"), dir.path().join("calls"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/durable.c");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl").status();
-    assert!(compiled.unwrap().success());
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/durable.c");
+    let library = testkit::compile(source, dir.path(), &["-shared", "-fPIC", "-ldl"]);
+    let calls = dir.path().join("calls");
     let caches = dir.path().join("config/pmda");
     fs::create_dir_all(&caches).unwrap();
     fs::create_dir(dir.path().join("simple")).unwrap();

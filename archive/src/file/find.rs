@@ -148,10 +148,7 @@ pub(crate) fn expand(list: &Path) -> Result<Vec<Named>> {
             names.push(Named { path: part.to_owned(), entries: None });
         }
     }
-    match names.is_empty() {
-        true => Err(ArchiveError::file(list, Error::LOGFILE, "there is no archive")),
-        false => Ok(names),
-    }
+    if names.is_empty() { Err(ArchiveError::file(list, Error::LOGFILE, "there is no archive")) } else { Ok(names) }
 }
 
 /// Returns the archives in a directory, by name.

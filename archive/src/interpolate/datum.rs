@@ -120,16 +120,18 @@ fn line(time: f64, prior: Timed<'_>, next: Timed<'_>, ty: Type, wrap: Wrap) -> O
     Some(match ty {
         Type::I32 => {
             let (from, to) = (from.word() as i32, to.word() as i32);
-            Datum::InSitu(match to < from && is_wrapped {
-                true => from.wrapping_add((0.5 + since * f64::from(to.wrapping_sub(from) as u32) / span) as i64 as i32),
-                false => (0.5 + f64::from(from) + since * (f64::from(to) - f64::from(from)) / span) as i32,
+            Datum::InSitu(if to < from && is_wrapped {
+                from.wrapping_add((0.5 + since * f64::from(to.wrapping_sub(from) as u32) / span) as i64 as i32)
+            } else {
+                (0.5 + f64::from(from) + since * (f64::from(to) - f64::from(from)) / span) as i32
             } as u32)
         }
         Type::U32 => {
             let (from, to) = (from.word(), to.word());
-            Datum::InSitu(match to < from && is_wrapped {
-                true => from.wrapping_add((0.5 + since * f64::from(to.wrapping_sub(from)) / span) as u32),
-                false => (0.5 + f64::from(from) + since * (f64::from(to) - f64::from(from)) / span) as u32,
+            Datum::InSitu(if to < from && is_wrapped {
+                from.wrapping_add((0.5 + since * f64::from(to.wrapping_sub(from)) / span) as u32)
+            } else {
+                (0.5 + f64::from(from) + since * (f64::from(to) - f64::from(from)) / span) as u32
             })
         }
         Type::I64 => {

@@ -341,9 +341,10 @@ impl Table {
                 return Ok(());
             }
         }
-        match count == set.len() {
-            true => Ok(()),
-            false => Err(format!("value {} of {} of metric {} is damaged", count + 1, set.len(), metric.pmid)),
+        if count == set.len() {
+            Ok(())
+        } else {
+            Err(format!("value {} of {} of metric {} is damaged", count + 1, set.len(), metric.pmid))
         }
     }
 }

@@ -163,8 +163,8 @@ impl Stored {
     /// Iterates over the instances in the order of the file, without an entry for those that a delta deletes.
     fn changes<'f>(&self, files: &'f [Vec<u8>]) -> impl Iterator<Item = (u32, Option<Entry>)> + use<'f> {
         let file = self.file;
-        let entry = move |inst, at| Entry { inst, name: Place { file, at } };
-        self.list.iter(bytes(files, file)).map(move |(inst, name)| (inst, name.map(|at| entry(inst, at))))
+        let entries = self.list.iter(bytes(files, file));
+        entries.map(move |(inst, name)| (inst, name.map(|at| Entry { inst, name: Place { file, at } })))
     }
 }
 

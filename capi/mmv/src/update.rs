@@ -42,16 +42,14 @@ fn add_u64(value: &AtomicU64, number: u64) {
 #[inline(always)]
 fn add_float(value: Value<'_>, number: f32) {
     if !value.add_float_alone(number) {
-        let sum = |old| (f32::from_bits(old) + number).to_bits();
-        _ = value.half().fetch_update(Relaxed, Relaxed, |old| Some(sum(old)));
+        _ = value.half().fetch_update(Relaxed, Relaxed, |old| Some((f32::from_bits(old) + number).to_bits()));
     }
 }
 
 #[inline(always)]
 fn add_double(value: Value<'_>, number: f64) {
     if !value.add_double_alone(number) {
-        let sum = |old| (f64::from_bits(old) + number).to_bits();
-        _ = value.word().fetch_update(Relaxed, Relaxed, |old| Some(sum(old)));
+        _ = value.word().fetch_update(Relaxed, Relaxed, |old| Some((f64::from_bits(old) + number).to_bits()));
     }
 }
 

@@ -140,9 +140,10 @@ impl Single {
 
     fn converted(&self, samples: &Samples<'_>) -> Result<Value> {
         let now = value(samples.set(&self.metric), &self.metric, self.inst)?;
-        let before = match self.metric.conversion.is_rate {
-            true => samples.set_before(&self.metric).map(|set| samples.since(value(set, &self.metric, self.inst))),
-            false => None,
+        let before = if self.metric.conversion.is_rate {
+            samples.set_before(&self.metric).map(|set| samples.since(value(set, &self.metric, self.inst)))
+        } else {
+            None
         };
         self.metric.conversion.convert(now, before)
     }

@@ -168,9 +168,10 @@ impl LocalAgents {
     /// Returns the file of an agent: its path, or the path with the suffix `.so` if only that exists. Unlike libpcp,
     /// this does not look in the current directory first, where another user may have put a file.
     pub(super) fn file(&self, agent: &LocalAgent) -> PathBuf {
-        let path = match agent.path.starts_with(".") || agent.path.starts_with("..") {
-            true => agent.path.clone(),
-            false => self.pmdas.join(&agent.path),
+        let path = if agent.path.starts_with(".") || agent.path.starts_with("..") {
+            agent.path.clone()
+        } else {
+            self.pmdas.join(&agent.path)
         };
         let with_suffix = PathBuf::from(format!("{}.so", path.display()));
         if !path.is_file() && with_suffix.is_file() { with_suffix } else { path }

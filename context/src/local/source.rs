@@ -107,9 +107,10 @@ impl Local {
     pub(crate) fn name_all(&mut self, pmid: PmId) -> Result<Vec<String>> {
         self.ask(move |agents, client| {
             let names: Vec<String> = agents.names.names(pmid).collect();
-            match names.is_empty() {
-                true => agents.get(pmid.domain(), client).and_then(|agent| agent.names(pmid).map_err(code)),
-                false => Ok(names),
+            if names.is_empty() {
+                agents.get(pmid.domain(), client).and_then(|agent| agent.names(pmid).map_err(code))
+            } else {
+                Ok(names)
             }
         })
     }

@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub phase: Phase,
     /// Reserves the file for this registry, from the start to the stop.
     pub(super) claim: Option<Claim>,
-    /// Name of the file.
+    /// Name of the registry's file in the directory of MMV files.
     pub file: String,
     /// Items of metrics in the file of an earlier process, by name.
     pub before: HashMap<Box<str>, u16>,

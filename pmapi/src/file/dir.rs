@@ -1,7 +1,6 @@
 //! Open directories, whose files are accessed by descriptor.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +12,6 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, linkat, unlinkat};
 
-use super::acl::{self, Writer};
 use super::{is_trusted, walk};
 
 /// Open directory. Its methods act on this directory, even if its path now leads elsewhere.
@@ -40,42 +38,13 @@ impl Dir {
         Self::walk(path, true)
     }
 
-    /// Opens a directory whose contents only some users can have chosen: those for which `trusts` returns true.
-    ///
-    /// The directory, each one above it, and each symbolic link on the way must belong to such a user. A directory that
-    /// every user may write to is accepted only if its sticky bit protects the files of others. The caller must then
-    /// check the files of the directory too. A directory's group may write to it, because the owner has chosen the
-    /// group, and so may the groups of its access control list (acl(5)). Users whom the list permits to write must be
-    /// trusted.
-    ///
-    /// # Errors
-    /// Errors of open(2); `PermissionDenied`, with a reason, for a directory or a link that is not trusted.
-    pub fn open_trusted(path: &Path, trusts: impl Fn(u32) -> bool) -> io::Result<Dir> {
-        let fd = walk::open_checked(&std::path::absolute(path)?, false, &trusts, |name, stat, dir| {
-            let [by_group, by_others, is_sticky] = [0o020, 0o002, 0o1000].map(|bit| stat.st_mode & bit != 0);
-            if !trusts(stat.st_uid) {
-                return Err(refused(path, name, format_args!("belongs to user {}", stat.st_uid)));
-            }
-            if is_sticky {
-                return Ok(());
-            }
-            if by_others {
-                return Err(refused(path, name, format_args!("can be changed by every user")));
-            }
-            let listed = if by_group { acl::of_directory(dir) } else { Ok(Vec::new()) };
-            let listed =
-                listed.map_err(|e| refused(path, name, format_args!("has an unknown access control list: {e}")))?;
-            let stranger = listed.iter().find(|writer| matches!(writer, Writer::User(uid) if !trusts(*uid)));
-            stranger.map_or(Ok(()), |writer| {
-                Err(refused(path, name, format_args!("can be changed by {writer} (access control list)")))
-            })
-        })?;
-        Ok(Dir { fd: Arc::new(fd), path: path.to_owned() })
-    }
-
     fn walk(path: &Path, create: bool) -> io::Result<Dir> {
         let fd = walk::open_directly(path).map_or_else(|| walk::open(path, create, is_trusted), Ok)?;
-        Ok(Dir { fd: Arc::new(fd), path: path.to_owned() })
+        Ok(Dir::opened(fd, path))
+    }
+
+    pub(super) fn opened(fd: OwnedFd, path: &Path) -> Dir {
+        Dir { fd: Arc::new(fd), path: path.to_owned() }
     }
 
     /// Opens the directory of a file; returns it with the file's name.
@@ -185,11 +154,6 @@ impl Dir {
             synced => Ok(synced?),
         }
     }
-}
-
-fn refused(path: &Path, name: &OsStr, why: fmt::Arguments<'_>) -> io::Error {
-    let text = format!("{}: the directory {} {why}", path.display(), Path::new(name).display());
-    io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
 impl AsFd for Dir {

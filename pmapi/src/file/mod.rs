@@ -9,6 +9,7 @@
 //! * Only a regular file of bounded size is read ([`read`]), so that a FIFO, a device or a sparse file in its place
 //!   does not block the reader.
 
+#[cfg(feature = "acl")]
 mod acl;
 mod copies;
 mod dir;
@@ -16,6 +17,7 @@ mod kept;
 mod new;
 mod stdio;
 mod walk;
+#[cfg(feature = "acl")]
 mod writers;
 
 pub use copies::stores_may_fail;
@@ -24,6 +26,7 @@ pub use kept::Kept;
 pub use new::NewFile;
 pub use stdio::off_stdio;
 pub use walk::is_trusted;
+#[cfg(feature = "acl")]
 pub use writers::{check_place, check_writers, check_writers_of};
 
 use std::fs::File;

@@ -50,10 +50,9 @@ pub(super) fn create_directly(path: &Path, mode: u32) -> Option<File> {
 /// Opens a path without following any symbolic link. Returns `None` for any error.
 #[cfg(target_os = "linux")]
 fn open_without_links(path: &Path, flags: OFlag, mode: u32) -> Option<OwnedFd> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-    let flags = OFlags::from_bits_retain(flags.bits() as u32);
-    let open = || openat2(CWD, path, flags, Mode::from_bits_retain(mode), ResolveFlags::NO_SYMLINKS).ok();
-    has_all_calls().then(open)?
+    use nix::fcntl::{AT_FDCWD, OpenHow, ResolveFlag, openat2};
+    let how = OpenHow::new().flags(flags).mode(Mode::from_bits_retain(mode)).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    has_all_calls().then(|| openat2(AT_FDCWD, path, how).ok())?
 }
 
 #[cfg(not(target_os = "linux"))]

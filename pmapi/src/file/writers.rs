@@ -3,22 +3,63 @@
 //! The rule for writers is that of PCP's agent bpftrace for its scripts, and read permission does not matter. The own
 //! group of the process is trusted as well as root's, because PCP's directories are writable by it.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::{fmt, io};
 
 use nix::sys::stat::SFlag;
 use nix::unistd::{getegid, geteuid};
 
-use super::Dir;
 use super::acl::{self, Writer};
+use super::{Dir, walk};
 
 /// Mode bits of a file that its group, or all users, may write to.
 const BY_GROUP: u32 = 0o020;
 const BY_OTHERS: u32 = 0o002;
 /// Largest number of symbolic links from a file's path to the file.
 const LINKS: usize = 8;
+
+impl Dir {
+    /// Opens a directory whose contents only some users can have chosen: those for which `trusts` returns true.
+    ///
+    /// The directory, each one above it, and each symbolic link on the way must belong to such a user. A directory that
+    /// every user may write to is accepted only if its sticky bit protects the files of others. The caller must then
+    /// check the files of the directory too. A directory's group may write to it, because the owner has chosen the
+    /// group, and so may the groups of its access control list (acl(5)). Users whom the list permits to write must be
+    /// trusted.
+    ///
+    /// # Errors
+    /// Errors of open(2); `PermissionDenied`, with a reason, for a directory or a link that is not trusted.
+    pub fn open_trusted(path: &Path, trusts: impl Fn(u32) -> bool) -> io::Result<Dir> {
+        let fd = walk::open_checked(&std::path::absolute(path)?, false, &trusts, |name, stat, dir| {
+            let [by_group, by_others, is_sticky] = [0o020, 0o002, 0o1000].map(|bit| stat.st_mode & bit != 0);
+            if !trusts(stat.st_uid) {
+                return Err(refused(path, name, format_args!("belongs to user {}", stat.st_uid)));
+            }
+            if is_sticky {
+                return Ok(());
+            }
+            if by_others {
+                return Err(refused(path, name, format_args!("can be changed by every user")));
+            }
+            let listed = if by_group { acl::of_directory(dir) } else { Ok(Vec::new()) };
+            let listed =
+                listed.map_err(|e| refused(path, name, format_args!("has an unknown access control list: {e}")))?;
+            let stranger = listed.iter().find(|writer| matches!(writer, Writer::User(uid) if !trusts(*uid)));
+            stranger.map_or(Ok(()), |writer| {
+                Err(refused(path, name, format_args!("can be changed by {writer} (access control list)")))
+            })
+        })?;
+        Ok(Dir::opened(fd, path))
+    }
+}
+
+fn refused(path: &Path, name: &OsStr, why: fmt::Arguments<'_>) -> io::Error {
+    let text = format!("{}: the directory {} {why}", path.display(), Path::new(name).display());
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
 
 /// Checks that no user other than root and that of this process, and no group other than theirs, may write to a file or
 /// directory, by its mode or by its access control list (acl(5)). `file` is the status of `path`; links are followed.

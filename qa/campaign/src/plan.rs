@@ -342,14 +342,10 @@ pub(crate) const MEMORY: u64 = 2 << 30;
 
 /// Runs a job as a separate process. A job that cannot run counts as one failure.
 fn run_job(order: &Order) -> Sum {
-    let failed = |what: String| {
-        println!("fail {}: {what}", order.name);
+    try_job(order).unwrap_or_else(|e| {
+        println!("fail {}: {e}", order.name);
         Sum { jobs: 1, failures: 1, ..Sum::default() }
-    };
-    match try_job(order) {
-        Ok(sum) => sum,
-        Err(e) => failed(e.to_string()),
-    }
+    })
 }
 
 fn try_job(order: &Order) -> Outcome<Sum> {

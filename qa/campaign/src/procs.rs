@@ -44,11 +44,11 @@ pub(crate) fn resident(pid: u32) -> Option<u64> {
 pub(crate) fn with_argument(argument: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has = |pid: &u32| {
+    let named = pids.filter(|pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())
-    };
-    pids.filter(|pid| has(pid) && runs(*pid)).collect()
+    });
+    named.filter(|pid| runs(*pid)).collect()
 }
 
 /// Returns the number of open descriptors of a process.

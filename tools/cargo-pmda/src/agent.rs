@@ -87,8 +87,7 @@ fn print_end(log: &Path) -> io::Result<()> {
 /// Warns of names that do not begin with the name of the agent. They are allowed, and Install adds them.
 fn warn_of_names(tree: &pmns::Tree, agent: &str) {
     let names = tree.root().leaves().map(|leaf| leaf.path());
-    let is_own = |name: &str| name.strip_prefix(agent).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    let others: Vec<_> = names.filter(|name| !is_own(name)).collect();
+    let others: Vec<_> = names.filter(|name| !pmapi::names::is_at_or_below(name, agent)).collect();
     for name in others.iter().take(MOST_LINES) {
         escape::eprint(format_args!(
             "warning: {name}: the name does not begin with {agent}. and may collide with those of other agents\n"

@@ -130,7 +130,7 @@ impl Taken {
     }
 }
 
-/// Returns the domain of an agent with this name if all are free, by the hash FNV-1a.
+/// Returns the domain at which the search for a free one begins: the hash FNV-1a of the agent's name.
 fn start(name: &str) -> u16 {
     let hash = name.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     // The low bits alone would depend on few bits of the name.

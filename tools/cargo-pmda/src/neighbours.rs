@@ -42,8 +42,7 @@ pub(crate) fn find(folder: &Path) -> Vec<Neighbour> {
 
 /// Returns the folder of the workspace that a folder belongs to.
 pub(crate) fn workspace(folder: &Path) -> Option<&Path> {
-    let is_workspace = |dir: &Path| names::text(&dir.join("Cargo.toml")).lines().any(|line| line == "[workspace]");
-    folder.ancestors().find(|dir| is_workspace(dir))
+    folder.ancestors().find(|dir| names::text(&dir.join("Cargo.toml")).lines().any(|line| line == "[workspace]"))
 }
 
 /// Adds the folders of packages below a folder. Hidden folders and cargo's `target` have none.

@@ -39,8 +39,8 @@ impl State {
         Ok(())
     }
 
-    /// Requests a descriptor for another request, which shows the end of the agent too. The debug option `pdu` shows
-    /// that of a connected agent.
+    /// Requests the descriptor that another request needs. Returns a default one if the agent has ended, which that
+    /// request then shows. With the debug option `pdu`, shows the descriptor of a connected agent.
     fn desc_or_default(&mut self, pmid: Option<PmId>) -> Asked<RawDesc> {
         let desc = match self.desc(pmid) {
             Err(0..) => return Ok(RawDesc::default()),

@@ -35,9 +35,9 @@ const MAX_ATTRIBUTE: usize = 2048;
 /// Output for an answer of the wrong type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// Number of the type.
+    /// The type of the answer, as a number.
     Number,
-    /// Text of the type, as if it were an error code.
+    /// The error text whose code equals the type of the answer, as in PCP's dbpmda.
     Text,
 }
 

@@ -225,7 +225,7 @@ impl Serving<'_> {
             self.answer = Vec::new();
         }
         let answered = match Pdu::decode(header, pdu) {
-            Ok(pdu) if asks_nothing(&pdu) => {
+            Ok(pdu) if pdu.asks_nothing() => {
                 error!(source = "pmcd", "invalid {} PDU: an empty request, or more than one name or PMID", header.pdu);
                 return self.fail(Error::IPC);
             }
@@ -273,16 +273,6 @@ fn default_labels(req: LabelReq, agent: &str, out: &mut Vec<u8>) -> pmapi::Resul
     let labels: Vec<RawLabel> = set.iter().flat_map(LabelSet::index).collect();
     let set = set.as_ref().map(|set| LabelSetRef { inst: None, labels: Ok(&labels), json: set.json().as_bytes() });
     encode_label(out, FROM_AGENT, req, set.as_slice())
-}
-
-/// Returns whether the request is one that pmcd never sends: an empty fetch, or not exactly one name or PMID.
-fn asks_nothing(pdu: &Pdu<'_>) -> bool {
-    match pdu {
-        Pdu::Fetch(fetch) => fetch.pmids().len() == 0,
-        Pdu::Names(names) => names.len() != 1 || names.iter().any(|(_, name)| name.is_empty()),
-        Pdu::Ids(ids) => ids.pmids().len() != 1,
-        _ => false,
-    }
 }
 
 /// Returns the error that pmcd gets for an error of the agent. pmcd would interpret some errors as a failure of the

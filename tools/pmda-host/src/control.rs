@@ -30,7 +30,7 @@ pub(crate) enum Message {
     Serve,
 }
 
-/// One end of the socket.
+/// One end of the socket between the supervisor and the agent's process.
 #[derive(Debug)]
 pub(crate) struct Control(OwnedFd);
 

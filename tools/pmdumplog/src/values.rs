@@ -66,7 +66,7 @@ struct Title {
 /// Bytes by which diagnostics are less indented.
 const SHIFT: usize = 2;
 
-/// Text between the names of a metric and the value of one without instances.
+/// Text after the names of a metric that has no instances, before its value.
 const VALUE: &[u8] = b"): value ";
 
 impl Titles {

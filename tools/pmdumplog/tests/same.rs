@@ -76,28 +76,8 @@ fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// Sorts the blocks of a section by the numbers in their first lines: PCP prints them in the order of a hash table.
-fn sorted(text: &str, title: &str, key: &str) -> String {
-    let Some(start) = text.find(title).map(|at| at + title.len()) else { return text.to_owned() };
-    let end = text[start..].find("\n\n").map_or(text.len(), |at| start + at + 1);
-    let mut blocks: Vec<String> = Vec::new();
-    for line in text[start..end].split_inclusive('\n') {
-        match blocks.last_mut() {
-            Some(block) if !line.starts_with(key) => block.push_str(line),
-            _ => blocks.push(line.to_owned()),
-        }
-    }
-    let numbers = |block: &String| -> Vec<u32> {
-        let id = block[key.len()..].split([' ', '\n']).next().unwrap();
-        id.split('.').map(|number| number.parse().unwrap_or(0)).collect()
-    };
-    blocks.sort_by_cached_key(numbers);
-    [&text[..start], &blocks.concat(), &text[end..]].concat()
-}
-
 fn normal(output: &Output) -> String {
-    let out = sorted(&text(&output.stdout), "Descriptions for Metrics in the Log ...\n", "PMID: ");
-    sorted(&out, "Instance Domains in the Log ...\n", "InDom: ")
+    testkit::with_sorted_metadata(&text(&output.stdout), str::to_owned)
 }
 
 /// Returns whether two lines differ only in the byte order of a 64-bit number.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 pub(super) use system::{is_locked, lock};
 
-/// Name of the file.
+/// Name of the agent's file in its directory.
 pub(super) const AGENT: &str = "agent";
 /// Longest path of a directory, in bytes.
 const MAX_PATH: u64 = 4096;

@@ -101,15 +101,12 @@ fn counted(spec: &Spec, host: &mut dyn Host, expected: [u64; 2]) -> Outcome {
     let begin = Instant::now();
     let indom = spec.indom(1);
     loop {
-        let check = |host: &mut dyn Host| -> Outcome {
-            for (tag, count) in TAGS.iter().zip(expected) {
-                let inst = instance_of(indom, host, tag)?;
-                let answer = Answer::Number(Type::U64, count as f64);
-                Probe::default().fetch_one(spec.pmid(0, POINTS), indom, inst, answer)?.ask(host)?;
-            }
-            Ok(())
-        };
-        match check(host) {
+        let outcome = TAGS.iter().zip(expected).try_for_each(|(tag, count)| {
+            let inst = instance_of(indom, host, tag)?;
+            let answer = Answer::Number(Type::U64, count as f64);
+            Probe::default().fetch_one(spec.pmid(0, POINTS), indom, inst, answer)?.ask(host)
+        });
+        match outcome {
             Err(_) if begin.elapsed() < LATEST => thread::sleep(Duration::from_millis(20)),
             outcome => return outcome,
         }

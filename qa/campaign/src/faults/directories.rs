@@ -149,12 +149,10 @@ impl Later {
         let begin = Instant::now();
         let indom = spec.indom(1);
         loop {
-            let check = |host: &mut dyn Host| -> Outcome {
-                let inst = instance_of(indom, host, TAG)?;
-                let answer = Answer::Number(Type::U64, self.points as f64);
-                Probe::default().fetch_one(spec.pmid(0, POINTS), indom, inst, answer)?.ask(host)
-            };
-            match check(host) {
+            let answer = Answer::Number(Type::U64, self.points as f64);
+            let outcome = instance_of(indom, host, TAG)
+                .and_then(|inst| Probe::default().fetch_one(spec.pmid(0, POINTS), indom, inst, answer)?.ask(host));
+            match outcome {
                 Err(_) if begin.elapsed() < scaled(SOON) => sleep(Duration::from_millis(10)),
                 outcome => return outcome,
             }

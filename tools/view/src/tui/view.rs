@@ -303,9 +303,10 @@ impl View {
         let title = if self.course.is_some() { " PCP recording" } else { " PCP agents" };
         draw_bar(title, &self.state(), head, frame);
         let (first, last, all) = (self.top + 1, self.lines.len().min(self.top + self.height), self.lines.len());
-        let hidden = match self.page == Page::List && all > self.height {
-            true => format!("{first}–{last} of {all} "),
-            false => String::new(),
+        let hidden = if self.page == Page::List && all > self.height {
+            format!("{first}–{last} of {all} ")
+        } else {
+            String::new()
         };
         draw_bar(&self.hint(), &hidden, foot, frame);
     }
