@@ -41,8 +41,10 @@ const NONE: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Items<T> {
     count: usize,
-    /// The last block, to which items are appended.
+    /// The last block, to which items are appended, of [`BLOCK`] bytes; empty before the first item.
     last: Vec<u8>,
+    /// Number of bytes of the last block that have items.
+    used: usize,
     full: Vec<Vec<u8>>,
     kind: PhantomData<T>,
 }
@@ -85,7 +87,7 @@ impl<const N: usize> Lens<N> {
 
 impl<T> Items<T> {
     pub(crate) fn new() -> Items<T> {
-        Items { count: 0, last: Vec::new(), full: Vec::new(), kind: PhantomData }
+        Items { count: 0, last: Vec::new(), used: 0, full: Vec::new(), kind: PhantomData }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -103,12 +105,20 @@ impl<T> Items<T> {
         let lens = Lens::of(texts);
         let texts = texts.map(|text| text.map_or(&[][..], kept));
         let len = 4 * M + 2 * N + texts.iter().map(|text| text.len()).sum::<usize>();
-        if self.last.capacity() - self.last.len() < len {
+        if self.last.len() - self.used < len {
             self.begin_block()?;
         }
-        self.last.extend_from_slice(numbers.map(u32::to_ne_bytes).as_flattened());
-        self.last.extend_from_slice(lens.0.map(u16::to_ne_bytes).as_flattened());
-        texts.iter().for_each(|text| self.last.extend_from_slice(text));
+        let item = self.last.get_mut(self.used..).and_then(|rest| rest.get_mut(..len)).ok_or(ENOMEM)?;
+        let (head, mut rest) = item.split_at_mut(4 * M + 2 * N);
+        let (words, halves) = head.split_at_mut(4 * M);
+        words.copy_from_slice(numbers.map(u32::to_ne_bytes).as_flattened());
+        halves.copy_from_slice(lens.0.map(u16::to_ne_bytes).as_flattened());
+        for text in texts {
+            let (place, after) = rest.split_at_mut_checked(text.len()).ok_or(ENOMEM)?;
+            copy(place, text);
+            rest = after;
+        }
+        self.used += len;
         self.count += 1;
         Ok(())
     }
@@ -119,8 +129,10 @@ impl<T> Items<T> {
     fn begin_block(&mut self) -> Result<(), i32> {
         let mut next = Vec::new();
         next.try_reserve_exact(BLOCK).map_err(|_| ENOMEM)?;
+        next.resize(BLOCK, 0);
         self.full.try_reserve(1).map_err(|_| ENOMEM)?;
-        let full = std::mem::replace(&mut self.last, next);
+        let mut full = std::mem::replace(&mut self.last, next);
+        full.truncate(std::mem::take(&mut self.used));
         if !full.is_empty() {
             self.full.push(full);
         }
@@ -134,8 +146,8 @@ impl<T> Items<T> {
         take: impl Fn(Lens<N>, &mut &'a [u8]) -> [Option<R>; N],
         mut each: impl FnMut([u32; M], [Option<R>; N]) -> Result<(), E>,
     ) -> Result<(), E> {
-        for block in self.full.iter().chain([&self.last]) {
-            let mut rest = &**block;
+        let last = self.last.get(..self.used).unwrap_or_default();
+        for mut rest in self.full.iter().map(Vec::as_slice).chain([last]) {
             while let Some((head, after)) = rest.split_at_checked(const { 4 * M + 2 * N }) {
                 rest = after;
                 let (words, halves) = head.split_at(4 * M);
@@ -146,6 +158,24 @@ impl<T> Items<T> {
         }
         Ok(())
     }
+}
+
+/// Copies a text to a place of the same length. For most texts, a call of memcpy(3) takes longer than the copy.
+#[inline(always)]
+pub(crate) fn copy(place: &mut [u8], text: &[u8]) {
+    match text.len() {
+        4..8 => copy_ends::<4>(place, text),
+        8..=16 => copy_ends::<8>(place, text),
+        _ => place.copy_from_slice(text),
+    }
+}
+
+/// Copies the first and the last `N` bytes, of at most twice as many.
+#[inline(always)]
+fn copy_ends<const N: usize>(place: &mut [u8], text: &[u8]) {
+    let [first, last] = [text.first_chunk::<N>(), text.last_chunk::<N>()];
+    place.first_chunk_mut().zip(first).into_iter().for_each(|(place, text)| *place = *text);
+    place.last_chunk_mut().zip(last).into_iter().for_each(|(place, text)| *place = *text);
 }
 
 #[inline(always)]
@@ -230,6 +260,20 @@ impl OwnHelp {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_all_lengths() {
+        let text: Vec<u8> = (1..=255).collect();
+        let mut items = Items::<OwnInstance>::new();
+        (0..=255).for_each(|len| items.push_instance(len as i32, &text[..len]).unwrap());
+        let mut lens = Vec::new();
+        let all: Result<(), ()> = items.try_each_instance(|id, name| {
+            assert_eq!(name, &text[..id as usize]);
+            lens.push(name.len());
+            Ok(())
+        });
+        assert!(all.is_ok() && lens.into_iter().eq(0..=255));
+    }
 
     #[test]
     fn texts_are_copied() {

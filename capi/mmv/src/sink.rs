@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 
 use mmv::format::STRING_LEN;
 
+use crate::own::copy;
 use crate::sys::Lock;
 
 /// Bytes that are written at once. For larger writes, file systems allocate larger blocks of memory.
@@ -109,7 +110,9 @@ impl<'a> Sink<'a> {
         let text = text.get(..ROOM - 1).unwrap_or(text);
         let place = self.place::<ROOM>()?;
         *place = [0; ROOM];
-        place.get_mut(..text.len()).unwrap_or_default().copy_from_slice(text);
+        if let Some(place) = place.get_mut(..text.len()) {
+            copy(place, text);
+        }
         Ok(())
     }
 
@@ -128,7 +131,7 @@ impl<'a> Sink<'a> {
         }
         if let (Some(string), Some(used)) = (strings.get_mut(self.strings), used.get_mut(self.strings)) {
             let (place, rest) = string.split_at_mut(text.len());
-            place.copy_from_slice(text);
+            copy(place, text);
             let former = usize::from(*used).saturating_sub(text.len());
             rest.iter_mut().take(former).for_each(|byte| *byte = 0);
             *used = text.len() as u8;
