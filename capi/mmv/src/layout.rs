@@ -7,7 +7,7 @@
 //! instance domains. Crate `mmv` has another order, for files that grow; its records are the same.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 
 use libc::{EFBIG, ENOMEM};
 use mmv::format::{
@@ -17,16 +17,10 @@ use mmv::format::{
 
 use crate::own::Help;
 use crate::plan::Plan;
-use crate::sys::Lock;
+use crate::sink::Sink;
 
 /// Code of a type whose values are strings (`MMV_TYPE_STRING`).
 pub(crate) const STRING: u8 = 6;
-/// Bytes that are written at once. For larger writes, file systems allocate larger blocks of memory.
-const FULL: usize = 128 << 10;
-
-/// The buffer of the last start. It is reused, because touching new memory takes as long as writing the file. It is not
-/// on the stack, which may be small.
-static SPARE: Lock<Option<Box<[u8]>>> = Lock::new(None);
 
 /// Offset of a section, and the number of its records.
 #[derive(Clone, Copy, Debug)]
@@ -179,20 +173,20 @@ impl Layout {
         self.write_values(names, &mut out)?;
         if self.version != Version::V1 {
             for indom in &plan.indoms {
-                indom.instances.try_each(|_, name| out.put_text::<STRING_LEN>(name))?;
+                indom.instances.try_each(|_, name| out.put_string(name))?;
             }
-            plan.metrics.try_each(|metric| out.put_text::<STRING_LEN>(metric.name))?;
+            plan.metrics.try_each(|metric| out.put_string(metric.name))?;
         }
-        (0..self.texts).try_for_each(|_| out.put(&[0; STRING_LEN]))?;
-        plan.metrics.try_each(|metric| out.put_help(metric.help))?;
-        plan.indoms.iter().try_for_each(|indom| out.put_help(indom.help))?;
+        (0..self.texts).try_for_each(|_| out.put_string(&[]))?;
+        plan.metrics.try_each(|metric| put_help(metric.help, &mut out))?;
+        plan.indoms.iter().try_for_each(|indom| put_help(indom.help, &mut out))?;
         for label in plan.labels {
             out.put(&label.flags.to_ne_bytes())?;
             out.put(&label.identity.to_ne_bytes())?;
             out.put(&label.internal.to_ne_bytes())?;
             out.put_text::<PAYLOAD_LEN>(&label.payload)?;
         }
-        out.spill()
+        out.finish()
     }
 
     fn write_head(&self, plan: &Plan<'_>, generation: u64, process: u32, out: &mut Sink<'_>) -> io::Result<()> {
@@ -303,6 +297,10 @@ impl Layout {
     }
 }
 
+fn put_help(help: Help<'_>, out: &mut Sink<'_>) -> io::Result<()> {
+    help.into_iter().flatten().try_for_each(|text| out.put_string(text))
+}
+
 /// Returns the types of `all` values.
 fn types(groups: &[Group], all: usize) -> Result<Box<[u8]>, i32> {
     let mut types = Vec::new();
@@ -326,95 +324,4 @@ fn spans(plan: &Plan<'_>) -> Result<Box<[(usize, usize)]>, i32> {
         (next - count, count)
     }));
     Ok(spans.into())
-}
-
-/// A buffered writer of records.
-struct Sink<'a> {
-    file: &'a File,
-    bytes: Box<[u8]>,
-    len: usize,
-}
-
-impl<'a> Sink<'a> {
-    fn new(file: &'a File) -> io::Result<Sink<'a>> {
-        let spare = SPARE.try_lock().and_then(|mut spare| spare.take());
-        let bytes = match spare {
-            Some(spare) => spare,
-            None => {
-                let mut bytes = Vec::new();
-                bytes.try_reserve_exact(FULL).map_err(|_| io::ErrorKind::OutOfMemory)?;
-                bytes.resize(FULL, 0);
-                bytes.into()
-            }
-        };
-        Ok(Sink { file, bytes, len: 0 })
-    }
-}
-
-impl Drop for Sink<'_> {
-    fn drop(&mut self) {
-        if let Some(mut spare) = SPARE.try_lock() {
-            *spare = Some(std::mem::take(&mut self.bytes));
-        }
-    }
-}
-
-impl Sink<'_> {
-    /// Returns room for `LEN` bytes.
-    #[inline(always)]
-    fn place<const LEN: usize>(&mut self) -> io::Result<&mut [u8; LEN]> {
-        const { assert!(LEN <= FULL) };
-        if self.len + LEN > FULL {
-            self.spill()?;
-        }
-        let start = self.len;
-        self.len += LEN;
-        let place = self.bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut());
-        place.ok_or_else(|| io::ErrorKind::InvalidInput.into())
-    }
-
-    #[inline(always)]
-    fn put<const LEN: usize>(&mut self, bytes: &[u8; LEN]) -> io::Result<()> {
-        *self.place()? = *bytes;
-        Ok(())
-    }
-
-    /// Appends `count` records, the one of each position.
-    #[inline(always)]
-    fn put_all<const LEN: usize>(&mut self, count: usize, record: impl Fn(usize) -> [u8; LEN]) -> io::Result<()> {
-        const { assert!(LEN <= FULL) };
-        let mut done = 0;
-        while done < count {
-            if self.len + LEN > FULL {
-                self.spill()?;
-            }
-            let start = self.len;
-            let room = ((FULL - start) / LEN).min(count - done);
-            self.len += room * LEN;
-            let places = self.bytes.get_mut(start..self.len).unwrap_or_default().chunks_exact_mut(LEN);
-            places.enumerate().for_each(|(position, place)| place.copy_from_slice(&record(done + position)));
-            done += room;
-        }
-        Ok(())
-    }
-
-    /// Appends as much of a text as fits into `ROOM` bytes with a terminating NUL, padded with NULs.
-    fn put_text<const ROOM: usize>(&mut self, text: &[u8]) -> io::Result<()> {
-        let text = text.get(..ROOM - 1).unwrap_or(text);
-        let place = self.place::<ROOM>()?;
-        *place = [0; ROOM];
-        place.get_mut(..text.len()).unwrap_or_default().copy_from_slice(text);
-        Ok(())
-    }
-
-    fn put_help(&mut self, help: Help<'_>) -> io::Result<()> {
-        help.into_iter().flatten().try_for_each(|text| self.put_text::<STRING_LEN>(text))
-    }
-
-    fn spill(&mut self) -> io::Result<()> {
-        let mut file = self.file;
-        file.write_all(&self.bytes[..self.len])?;
-        self.len = 0;
-        Ok(())
-    }
 }

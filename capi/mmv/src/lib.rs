@@ -21,5 +21,6 @@ mod notice;
 mod own;
 mod plan;
 mod registry;
+mod sink;
 mod sys;
 mod update;

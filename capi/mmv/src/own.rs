@@ -8,30 +8,44 @@ use mmv::format::STRING_LEN;
 /// One-line and full help text.
 pub(crate) type Help<'a> = [Option<&'a [u8]>; 2];
 
+/// A metric, with its texts or their lengths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric<'a> {
-    pub name: &'a [u8],
+pub(crate) struct Metric<T> {
+    pub name: T,
     pub item: u32,
     pub ty: i32,
     pub semantics: i32,
     pub units: u32,
     /// Serial number of the instance domain.
     pub serial: u32,
-    pub help: Help<'a>,
+    pub help: [Option<T>; 2],
 }
 
-/// Room for the first items, in bytes. Growing takes as long as some tens of descriptions.
-const FIRST: usize = 5 << 10;
+impl<T> Metric<T> {
+    #[inline(always)]
+    pub(crate) fn map<R>(self, mut map: impl FnMut(T) -> R) -> Metric<R> {
+        let Metric { name, item, ty, semantics, units, serial, help: [short, long] } = self;
+        let help = [short.map(&mut map), long.map(&mut map)];
+        Metric { name: map(name), item, ty, semantics, units, serial, help }
+    }
+}
+
+/// Room of a block, in bytes. An item has at most three texts of [`STRING_LEN`] bytes.
+const BLOCK: usize = 5 << 10;
 
 /// Length that means no text.
 const NONE: u16 = u16::MAX;
 
-/// Items, each with its texts behind it, in one block. A program describes thousands of metrics, and an allocation for each
-/// text takes longer than all the rest. A block can grow in place while the program describes metrics.
+/// Items, each with its texts behind it, in blocks that are never moved. A program describes thousands of metrics, and an
+/// allocation for each text takes longer than all the rest, as do the copies of a block that grows.
 #[derive(Clone, Debug)]
 pub(crate) struct Items<T> {
     count: usize,
-    bytes: Vec<u8>,
+    /// The last block, to which items are appended, of [`BLOCK`] bytes; empty before the first item.
+    last: Vec<u8>,
+    /// Number of bytes of the last block that have items.
+    used: usize,
+    full: Vec<Vec<u8>>,
     kind: PhantomData<T>,
 }
 
@@ -52,6 +66,14 @@ impl<const N: usize> Lens<N> {
         Lens(texts.map(|text| text.map_or(NONE, |text| kept(text).len() as u16)))
     }
 
+    /// Skips the texts of the next item, and returns their lengths.
+    #[inline(always)]
+    fn skip(self, texts: &mut &[u8]) -> [Option<usize>; N] {
+        let lens = self.0.map(|len| (len != NONE).then_some(usize::from(len)));
+        *texts = texts.get(lens.iter().flatten().sum()..).unwrap_or_default();
+        lens
+    }
+
     /// Takes the texts of the next item.
     #[inline(always)]
     fn take<'a>(self, texts: &mut &'a [u8]) -> [Option<&'a [u8]>; N] {
@@ -65,7 +87,7 @@ impl<const N: usize> Lens<N> {
 
 impl<T> Items<T> {
     pub(crate) fn new() -> Items<T> {
-        Items { count: 0, bytes: Vec::new(), kind: PhantomData }
+        Items { count: 0, last: Vec::new(), used: 0, full: Vec::new(), kind: PhantomData }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -79,45 +101,91 @@ impl<T> Items<T> {
         numbers: [u32; M],
         texts: [Option<&[u8]>; N],
     ) -> Result<(), i32> {
+        const { assert!(4 * M + N * (2 + STRING_LEN) <= BLOCK) };
         let lens = Lens::of(texts);
         let texts = texts.map(|text| text.map_or(&[][..], kept));
         let len = 4 * M + 2 * N + texts.iter().map(|text| text.len()).sum::<usize>();
-        if self.bytes.capacity() - self.bytes.len() < len {
-            self.grow(len)?;
+        if self.last.len() - self.used < len {
+            self.begin_block()?;
         }
-        self.bytes.extend_from_slice(numbers.map(u32::to_ne_bytes).as_flattened());
-        self.bytes.extend_from_slice(lens.0.map(u16::to_ne_bytes).as_flattened());
-        texts.iter().for_each(|text| self.bytes.extend_from_slice(text));
+        let item = self.last.get_mut(self.used..).and_then(|rest| rest.get_mut(..len)).ok_or(ENOMEM)?;
+        let (head, mut rest) = item.split_at_mut(4 * M + 2 * N);
+        let (words, halves) = head.split_at_mut(4 * M);
+        words.copy_from_slice(numbers.map(u32::to_ne_bytes).as_flattened());
+        halves.copy_from_slice(lens.0.map(u16::to_ne_bytes).as_flattened());
+        for text in texts {
+            let (place, after) = rest.split_at_mut_checked(text.len()).ok_or(ENOMEM)?;
+            copy(place, text);
+            rest = after;
+        }
+        self.used += len;
         self.count += 1;
         Ok(())
     }
 
-    /// Makes room for an item of `len` bytes. Fails if there is no memory.
+    /// Begins a new block. Fails if there is no memory.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, len: usize) -> Result<(), i32> {
-        let len = if self.bytes.capacity() == 0 { len.max(FIRST) } else { len };
-        self.bytes.try_reserve(len).map_err(|_| ENOMEM)
+    fn begin_block(&mut self) -> Result<(), i32> {
+        let mut next = Vec::new();
+        next.try_reserve_exact(BLOCK).map_err(|_| ENOMEM)?;
+        next.resize(BLOCK, 0);
+        self.full.try_reserve(1).map_err(|_| ENOMEM)?;
+        let mut full = std::mem::replace(&mut self.last, next);
+        full.truncate(std::mem::take(&mut self.used));
+        if !full.is_empty() {
+            self.full.push(full);
+        }
+        Ok(())
     }
 
-    /// Returns the numbers and texts of all items.
-    #[inline]
-    fn iter<const M: usize, const N: usize>(&self) -> impl Iterator<Item = ([u32; M], [Option<&[u8]>; N])> {
-        let mut rest = &*self.bytes;
-        (0..self.count).map_while(move |_| {
-            let mut numbers = [0; M];
-            for number in &mut numbers {
-                let (word, after) = rest.split_first_chunk()?;
-                (*number, rest) = (u32::from_ne_bytes(*word), after);
+    /// Calls `each` with the numbers of all items and what `take` returns of their texts, up to the first error.
+    #[inline(always)]
+    fn try_each<'a, const M: usize, const N: usize, R, E>(
+        &'a self,
+        take: impl Fn(Lens<N>, &mut &'a [u8]) -> [Option<R>; N],
+        mut each: impl FnMut([u32; M], [Option<R>; N]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let last = self.last.get(..self.used).unwrap_or_default();
+        for mut rest in self.full.iter().map(Vec::as_slice).chain([last]) {
+            while let Some((head, after)) = rest.split_at_checked(const { 4 * M + 2 * N }) {
+                rest = after;
+                let (words, halves) = head.split_at(4 * M);
+                let numbers = std::array::from_fn(|at| words.get(4 * at..).map_or(0, first_word));
+                let lens = Lens(std::array::from_fn(|at| halves.get(2 * at..).map_or(NONE, first_half)));
+                each(numbers, take(lens, &mut rest))?;
             }
-            let mut lens = Lens([NONE; N]);
-            for len in &mut lens.0 {
-                let (half, after) = rest.split_first_chunk()?;
-                (*len, rest) = (u16::from_ne_bytes(*half), after);
-            }
-            Some((numbers, lens.take(&mut rest)))
-        })
+        }
+        Ok(())
     }
+}
+
+/// Copies a text to a place of the same length. For most texts, a call of memcpy(3) takes longer than the copy.
+#[inline(always)]
+pub(crate) fn copy(place: &mut [u8], text: &[u8]) {
+    match text.len() {
+        4..8 => copy_ends::<4>(place, text),
+        8..=16 => copy_ends::<8>(place, text),
+        _ => place.copy_from_slice(text),
+    }
+}
+
+/// Copies the first and the last `N` bytes, of at most twice as many.
+#[inline(always)]
+fn copy_ends<const N: usize>(place: &mut [u8], text: &[u8]) {
+    let [first, last] = [text.first_chunk::<N>(), text.last_chunk::<N>()];
+    place.first_chunk_mut().zip(first).into_iter().for_each(|(place, text)| *place = *text);
+    place.last_chunk_mut().zip(last).into_iter().for_each(|(place, text)| *place = *text);
+}
+
+#[inline(always)]
+fn first_word(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+#[inline(always)]
+fn first_half(bytes: &[u8]) -> u16 {
+    bytes.first_chunk().map_or(NONE, |half| u16::from_ne_bytes(*half))
 }
 
 /// Kind of the items that are metrics.
@@ -126,23 +194,32 @@ pub(crate) enum OwnMetric {}
 
 impl Items<OwnMetric> {
     #[inline(always)]
-    pub(crate) fn push_metric(&mut self, metric: &Metric<'_>) -> Result<(), i32> {
+    pub(crate) fn push_metric(&mut self, metric: &Metric<&[u8]>) -> Result<(), i32> {
         let Metric { name, item, ty, semantics, units, serial, help: [short, long] } = *metric;
         self.push([item, ty as u32, semantics as u32, units, serial], [Some(name), short, long])
     }
 
-    #[inline]
-    pub(crate) fn metrics(&self) -> impl Iterator<Item = Metric<'_>> {
-        self.iter().map(|([item, ty, semantics, units, serial], [name, short, long])| Metric {
-            name: name.unwrap_or_default(),
-            item,
-            ty: ty as i32,
-            semantics: semantics as i32,
-            units,
-            serial,
-            help: [short, long],
-        })
+    /// Calls `each` with all metrics, up to the first error.
+    #[inline(always)]
+    pub(crate) fn try_each_metric<'a, E>(
+        &'a self,
+        mut each: impl FnMut(Metric<&'a [u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.try_each(Lens::take, |numbers, texts| each(metric(numbers, texts)))
     }
+
+    /// Calls `each` with all metrics and the lengths of their texts in bytes, up to the first error.
+    #[inline(always)]
+    pub(crate) fn try_each_len<E>(&self, mut each: impl FnMut(Metric<usize>) -> Result<(), E>) -> Result<(), E> {
+        self.try_each(Lens::skip, |numbers, lens| each(metric(numbers, lens)))
+    }
+}
+
+#[inline(always)]
+fn metric<T: Default>(numbers: [u32; 5], texts: [Option<T>; 3]) -> Metric<T> {
+    let ([item, ty, semantics, units, serial], [name, short, long]) = (numbers, texts);
+    let (name, ty, semantics) = (name.unwrap_or_default(), ty as i32, semantics as i32);
+    Metric { name, item, ty, semantics, units, serial, help: [short, long] }
 }
 
 /// Kind of the items that are instances.
@@ -155,9 +232,13 @@ impl Items<OwnInstance> {
         self.push([id as u32], [Some(name)])
     }
 
-    #[inline]
-    pub(crate) fn instances(&self) -> impl Iterator<Item = (i32, &[u8])> {
-        self.iter().map(|([id], [name])| (id as i32, name.unwrap_or_default()))
+    /// Calls `each` with the identifiers and names of all instances, up to the first error.
+    #[inline(always)]
+    pub(crate) fn try_each_instance<'a, E>(
+        &'a self,
+        mut each: impl FnMut(i32, &'a [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.try_each(Lens::take, |[id], [name]| each(id as i32, name.unwrap_or_default()))
     }
 }
 
@@ -181,6 +262,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn texts_of_all_lengths() {
+        let text: Vec<u8> = (1..=255).collect();
+        let mut items = Items::<OwnInstance>::new();
+        (0..=255).for_each(|len| items.push_instance(len as i32, &text[..len]).unwrap());
+        let mut lens = Vec::new();
+        let all: Result<(), ()> = items.try_each_instance(|id, name| {
+            assert_eq!(name, &text[..id as usize]);
+            lens.push(name.len());
+            Ok(())
+        });
+        assert!(all.is_ok() && lens.into_iter().eq(0..=255));
+    }
+
+    #[test]
     fn texts_are_copied() {
         let (mut items, long) = (Items::<OwnInstance>::new(), [b'x'; 1000]);
         let all = [[Some(&b"a"[..]), None, Some(b"")], [Some(b"bc"), Some(&long), Some(b"d")], [None; 3]];
@@ -188,8 +283,21 @@ mod tests {
             all.iter().for_each(|texts| items.push([number, u32::MAX], *texts).unwrap());
         }
         let kept = all.map(|texts| texts.map(|text| text.map(kept)));
-        let expected = (0..300).flat_map(|number| kept.map(|texts| ([number, u32::MAX], texts)));
-        assert!(items.iter().eq(expected) && items.len() == 900);
+        let expected: Vec<_> = (0..300).flat_map(|number| kept.map(|texts| ([number, u32::MAX], texts))).collect();
+        let mut found = Vec::new();
+        let all: Result<(), ()> = items.try_each(Lens::take, |numbers, texts| {
+            found.push((numbers, texts));
+            Ok(())
+        });
+        let mut lens = Vec::new();
+        let skipped: Result<(), ()> = items.try_each(Lens::skip, |numbers: [u32; 2], texts| {
+            lens.push((numbers, texts));
+            Ok(())
+        });
+        assert!(all.is_ok() && skipped.is_ok());
+        let len = |texts: [Option<&[u8]>; 3]| texts.map(|text| text.map(<[u8]>::len));
+        assert!(lens.iter().copied().eq(expected.iter().map(|(numbers, texts)| (*numbers, len(*texts)))));
+        assert!(found == expected && items.len() == 900 && items.full.len() > 10);
         let help = OwnHelp::new([None, Some(&long)]);
         assert_eq!(help.lend(), [None, Some(&long[..STRING_LEN])]);
     }

@@ -38,7 +38,7 @@ pub(crate) enum Metrics<'a> {
     /// Items of a registry.
     Kept(&'a Items<OwnMetric>),
     /// Items in arrays of the program.
-    Read(Vec<Metric<'a>>),
+    Read(Vec<Metric<&'a [u8]>>),
 }
 
 impl<'a> Metrics<'a> {
@@ -51,10 +51,19 @@ impl<'a> Metrics<'a> {
 
     /// Calls `each` with all metrics, up to the first error.
     #[inline]
-    pub(crate) fn try_each<E>(&self, each: impl FnMut(Metric<'a>) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn try_each<E>(&self, each: impl FnMut(Metric<&'a [u8]>) -> Result<(), E>) -> Result<(), E> {
         match self {
-            Metrics::Kept(all) => all.metrics().try_for_each(each),
+            Metrics::Kept(all) => all.try_each_metric(each),
             Metrics::Read(all) => all.iter().copied().try_for_each(each),
+        }
+    }
+
+    /// Calls `each` with all metrics and the lengths of their texts, up to the first error.
+    #[inline]
+    fn try_each_len<E>(&self, mut each: impl FnMut(Metric<usize>) -> Result<(), E>) -> Result<(), E> {
+        match self {
+            Metrics::Kept(all) => all.try_each_len(each),
+            Metrics::Read(all) => all.iter().try_for_each(|metric| each(metric.map(<[u8]>::len))),
         }
     }
 }
@@ -87,8 +96,7 @@ impl<'a> Instances<'a> {
     #[inline]
     pub(crate) fn try_each<E>(&self, mut each: impl FnMut(i32, &'a [u8]) -> Result<(), E>) -> Result<(), E> {
         match self {
-            Instances::Kept(all) => all.instances().try_for_each(|(id, name)| each(id, name)),
-
+            Instances::Kept(all) => all.try_each_instance(each),
             Instances::Read(all) => all.iter().try_for_each(|(id, name)| each(*id, name)),
         }
     }
@@ -99,27 +107,27 @@ impl Plan<'_> {
     /// `each` with each metric and the index of its instance domain.
     pub(crate) fn check(
         &self,
-        mut each: impl FnMut(&Metric<'_>, Option<usize>) -> Result<(), i32>,
+        mut each: impl FnMut(&Metric<usize>, Option<usize>) -> Result<(), i32>,
     ) -> Result<Version, i32> {
         let mut has_long_names = false;
-        let mut check_name = |name: &[u8]| {
-            if name.is_empty() {
+        let mut check_name = |len| {
+            if len == 0 {
                 return Err(EINVAL);
             }
-            has_long_names |= name.len() >= NAME_LEN;
-            fits(name)
+            has_long_names |= len >= NAME_LEN;
+            fits(len)
         };
         for indom in &self.indoms {
             if is_singular(indom.serial) {
                 return Err(ESRCH);
             }
-            indom.help.iter().flatten().try_for_each(|text| fits(text))?;
+            indom.help.iter().flatten().try_for_each(|text| fits(text.len()))?;
             if self.names == Names::Pointers {
-                indom.instances.try_each(|_, name| check_name(name))?;
+                indom.instances.try_each(|_, name| check_name(name.len()))?;
             }
         }
         let serials = self.by_serial()?;
-        self.metrics.try_each(|metric| {
+        self.metrics.try_each_len(|metric| {
             if !TYPES.contains(&metric.ty) {
                 return Err(EINVAL);
             }
@@ -156,6 +164,8 @@ impl Serials {
     }
 }
 
-fn fits(text: &[u8]) -> Result<(), i32> {
-    if text.len() < STRING_LEN { Ok(()) } else { Err(E2BIG) }
+/// Returns an error if a text of `len` bytes does not fit into a string of a file.
+#[inline]
+fn fits(len: usize) -> Result<(), i32> {
+    if len < STRING_LEN { Ok(()) } else { Err(E2BIG) }
 }

@@ -226,6 +226,9 @@ impl Calls {
             check(function(indom.word(), inst, name, &raw mut result, self.interface.ext))?;
             let head = result.as_ref().ok_or(Error::IPC)?;
             let count = usize::try_from(head.count).unwrap_or(0);
+            if count > 0 && head.insts.is_null() && head.names.is_null() {
+                return Err(Error::IPC);
+            }
             let mut w = InstanceWriter::new(out, FROM_AGENT, InDom::from_word(head.indom).unwrap_or(indom));
             for i in 0..count {
                 let inst = (!head.insts.is_null()).then(|| head.insts.add(i).read() as u32);

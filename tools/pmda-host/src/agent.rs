@@ -67,10 +67,12 @@ pub(crate) fn run(options: &Options, program: &Program, inherited: [i32; 4]) -> 
     let control = Control::new(io::stdin().as_fd().try_clone_to_owned()?);
     dup2_stdin(File::open("/dev/null")?)?;
     let loaded = SharedObject::open_with_debug(&options.so, &options.entry(), options.domain.into(), options.debug());
-    let agent = match loaded {
+    let mut agent = match loaded {
         Ok(agent) => agent,
         Err(e) => return Ok(control.send(&Message::Failed(e.to_string()))?),
     };
+    // Threads of the agent may still run its functions when the process ends.
+    agent.keep_loaded();
     control.send(&Message::Loaded(agent.features()))?;
     let (pdu, answer) = (Vec::new(), Vec::new());
     let name = options.name();

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use tracing::warn;
 
 use crate::control::Control;
 use crate::memory::TUNABLES;
@@ -23,8 +24,8 @@ use crate::memory::TUNABLES;
 /// Time for a process to end after it has closed its end of the socket.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Attempts to end processes that start others meanwhile.
-const SWEEPS: u32 = 1000;
+/// Time for killed processes to end. One that has become another user's, or that waits for a device, does not end.
+const KILLED: Duration = Duration::from_secs(1);
 
 /// A process with the agent. It is killed, with all processes that it has started, when the value is dropped.
 #[derive(Debug)]
@@ -66,6 +67,17 @@ impl AgentProcess {
         }
     }
 
+    /// Kills the process if a signal has stopped it: it can neither answer nor begin a call that could be watched.
+    /// Returns whether it was stopped.
+    pub(crate) fn kill_stopped(&mut self) -> bool {
+        let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
+        let stopped = matches!(waitid(id, WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG), Ok(WaitStatus::Stopped(..)));
+        if stopped {
+            let _ = self.child.kill();
+        }
+        stopped
+    }
+
     /// Returns the exit status if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
@@ -86,21 +98,30 @@ impl AgentProcess {
 
 impl Drop for AgentProcess {
     fn drop(&mut self) {
+        let id = Pid::from_raw(self.child.id() as i32);
         // The number cannot belong to another group until the process has been waited for, and afterwards while one of
         // the group's processes lives. The call fails if all have ended.
-        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = killpg(id, Signal::SIGKILL);
         let _ = self.child.kill();
-        let _ = self.child.wait();
-        // Ends processes that have left the group. When a process ends, its children become children of this process.
-        for _ in 0..SWEEPS {
-            let left = children();
+        let until = Instant::now() + KILLED;
+        // Also ends processes that have left the group, and those that they start meanwhile. When a process ends, its
+        // children become children of this process. A wait for one of them could last forever, and pmcd waits, too.
+        loop {
+            let mut left = children();
+            left.retain(|pid| *pid != id);
+            left.extend(Some(id).filter(|_| self.ended().is_none()));
             if left.is_empty() {
-                break;
+                return;
             }
-            for pid in left {
+            if Instant::now() > until {
+                warn!("processes of the agent cannot be killed, and go on: {left:?}");
+                return;
+            }
+            for pid in left.into_iter().filter(|pid| *pid != id) {
                 let _ = kill(pid, Signal::SIGKILL);
-                let _ = waitpid(pid, None);
+                let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
             }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

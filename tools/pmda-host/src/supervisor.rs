@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -229,8 +230,11 @@ impl<'a> Supervisor<'a> {
         self.program.tick();
         let asked = self.wait()?;
         // Only that something has come matters.
-        if let (Ok(_), Some(process)) = ((&self.ended).read(&mut [0; 64]), &self.process) {
+        if let (Ok(_), Some(process)) = ((&self.ended).read(&mut [0; 64]), &mut self.process) {
             process.reap_orphans();
+            if process.kill_stopped() {
+                warn!("{}: a signal has stopped the agent, and it is killed", self.name);
+            }
         }
         let ended = self.process.as_mut().and_then(AgentProcess::ended);
         if !self.messages()? {
@@ -350,6 +354,11 @@ impl<'a> Supervisor<'a> {
         }
         match phase {
             Some(Phase::Ended) if status.is_some_and(|status| status.success()) => return Ok(false),
+            // Functions of the agent that run at the exit of its process.
+            Some(Phase::Ended) if status.is_none_or(|status| status.signal().is_some()) => {
+                warn!("{}: the agent has ended after pmcd has closed the connection: {ending}", self.name);
+                return Ok(false);
+            }
             Some(Phase::Ended) => return Err("the connection to pmcd cannot continue".into()),
             Some(Phase::Calling) => {
                 let pdu = self.shared.call().0;
