@@ -107,8 +107,10 @@ impl Client {
             let reason = response.status().canonical_reason().unwrap_or("unknown status");
             return Err(Failure { code, reason: format!("{code} {reason}"), is_late: false });
         }
-        let encoding = response.headers().get("content-encoding").and_then(|value| value.to_str().ok());
-        let encoding = encoding.unwrap_or_default().trim().to_ascii_lowercase();
+        // A body that was compressed several times may have a line for each time.
+        let encodings = response.headers().get_all("content-encoding").iter();
+        let encodings: Vec<_> = encodings.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let encoding = encodings.join(",").trim().to_ascii_lowercase();
         let body = response.into_body().into_reader();
         let document = decoded(body, &encoding, limit, deadline).map_err(|e| match e.downcast::<ureq::Error>() {
             Ok(e) => failure(code, &e, &self.url),

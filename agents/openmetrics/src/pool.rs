@@ -8,18 +8,22 @@ use std::time::{Duration, Instant};
 /// Reads a source, and reports the outcome.
 pub(crate) type Job = Box<dyn FnOnce(Crowd) + Send>;
 
-/// Whether many jobs wait for a thread while another one begins.
+/// Whether other jobs have to wait for the end of a job that begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Crowd {
     Few,
-    /// As many jobs as there may be threads wait. If their sources hang, the last one would wait for very long.
+    /// There are not enough threads for the jobs that wait. If most sources hang, the last one would wait for very long.
     Many,
 }
 
-/// Whether a source's last answer was in time.
+/// What is known about a source's next answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
-    Prompt,
+    /// The source's last answer was a document. Such sources are read first.
+    Known,
+    /// The source has not answered yet, or has failed. Such sources and late ones together leave a quarter of the threads
+    /// to others.
+    New,
     /// The source was late. Such sources together occupy at most half of the threads.
     Late,
 }
@@ -36,21 +40,31 @@ pub(crate) struct Pool(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Largest number of threads. Half of them may read sources that were late.
+    /// Largest number of threads.
     most: usize,
+}
+
+/// Jobs of the same urgency.
+#[derive(Default)]
+struct Lane {
+    /// Jobs that wait, each with the time at which it was added.
+    jobs: VecDeque<(Instant, Job)>,
+    running: usize,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Jobs, each with the time at which it was added.
-    prompt: VecDeque<(Instant, Job)>,
-    late: VecDeque<(Instant, Job)>,
+    known: Lane,
+    new: Lane,
+    late: Lane,
     threads: usize,
     /// Idle threads. The last one has been idle for the shortest time.
     idle: Vec<Arc<Condvar>>,
     /// Number of threads that have been woken and have not looked for a job yet.
     woken: usize,
-    late_running: usize,
+    /// Largest number of jobs that run at a time and are not known: of late sources, and altogether.
+    most_late: usize,
+    most_unknown: usize,
     /// Time of the last growth.
     grown: Option<Instant>,
     /// Time from which free memory is to be returned to the system.
@@ -60,11 +74,12 @@ struct Queue {
 
 impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} and {} jobs, {} threads", self.prompt.len(), self.late.len(), self.threads)
+        write!(f, "{} jobs, {} threads", self.waiting(), self.threads)
     }
 }
 
-/// Number of threads, besides those with late sources, that are started immediately.
+/// Number of threads, besides those with late sources (and with new ones, for a known source), that are started
+/// immediately.
 const FIRST: usize = 16;
 /// Waiting time after which a thread is started for a job.
 pub(crate) const LONGEST: Duration = Duration::from_millis(50);
@@ -72,12 +87,15 @@ pub(crate) const LONGEST: Duration = Duration::from_millis(50);
 const FIRST_TRIM: Duration = Duration::from_secs(2);
 /// Shortest time between two returns of free memory to the system.
 const TRIM: Duration = Duration::from_secs(60);
-/// A thread without work ends after this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A thread without work ends after this time. Its stack and the allocator's store of free memory for it then go back. With
+/// a longer time, each thread that worked only at the busiest moment would keep some 100 KiB.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Pool {
     pub(crate) fn new(most: usize) -> Pool {
-        let queue = Queue { trim: Instant::now().checked_add(FIRST_TRIM), ..Queue::default() };
+        let trim = Instant::now().checked_add(FIRST_TRIM);
+        let most_unknown = most - (most / 4).max(1).min(most.saturating_sub(1));
+        let queue = Queue { trim, most_late: most / 2, most_unknown, ..Queue::default() };
         Pool(Arc::new(Shared { queue: Mutex::new(queue), most }))
     }
 
@@ -87,19 +105,17 @@ impl Pool {
     /// The error of creating a thread, if no thread exists that could do the job. The job is dropped.
     pub(crate) fn add(&self, urgency: Urgency, job: Job) -> io::Result<()> {
         let mut queue = self.0.lock();
-        match urgency {
-            Urgency::Prompt => queue.prompt.push_back((Instant::now(), job)),
-            Urgency::Late => queue.late.push_back((Instant::now(), job)),
-        }
-        // An idle thread may not take late sources, but can do prompt jobs.
+        queue.lane(urgency).jobs.push_back((Instant::now(), job));
+        // An idle thread may not take late sources, but can do other jobs.
         queue.wake();
-        if queue.unused() >= queue.waiting() || queue.threads - queue.late_running >= FIRST {
+        // A known source does not wait for a thread because many new ones hang.
+        let hang = queue.late.running + if urgency == Urgency::Known { queue.new.running } else { 0 };
+        if queue.unused() >= queue.ready() || queue.threads.saturating_sub(hang) >= FIRST {
             return Ok(());
         }
         match spawn(&self.0, &mut queue) {
             Err(e) if queue.threads == 0 => {
-                queue.prompt.clear();
-                queue.late.clear();
+                queue.clear();
                 Err(e)
             }
             _ => Ok(()),
@@ -109,8 +125,8 @@ impl Pool {
     /// Returns when [`Pool::grow`] may start threads for waiting jobs.
     pub(crate) fn due(&self) -> Option<Instant> {
         let queue = self.0.lock();
-        let oldest = [queue.prompt.front(), queue.late.front()].into_iter().flatten().map(|(added, _)| *added).min()?;
-        let may = queue.waiting() > queue.unused() && queue.threads < self.0.most;
+        let oldest = queue.oldest()?;
+        let may = queue.ready() > queue.unused() && queue.threads < self.0.most;
         // If no thread can be started, this does not try again at once.
         may.then(|| queue.grown.map_or(oldest, |grown| grown.max(oldest)) + LONGEST)
     }
@@ -120,8 +136,10 @@ impl Pool {
         let mut queue = self.0.lock();
         let now = Instant::now();
         queue.grown = Some(now);
-        let old = queue.prompt.iter().chain(&queue.late).filter(|(added, _)| now.duration_since(*added) >= LONGEST);
-        for _ in queue.unused()..old.count() {
+        let lanes = [&queue.known, &queue.new, &queue.late];
+        let all = lanes.into_iter().flat_map(|lane| &lane.jobs);
+        let old = all.filter(|(added, _)| now.duration_since(*added) >= LONGEST).count();
+        for _ in queue.unused()..old.min(queue.ready()) {
             if spawn(&self.0, &mut queue).is_err() {
                 break;
             }
@@ -165,13 +183,60 @@ impl Queue {
     }
 
     fn waiting(&self) -> usize {
-        self.prompt.len() + self.late.len()
+        self.known.jobs.len() + self.new.jobs.len() + self.late.jobs.len()
     }
 
-    /// Returns whether the next job has waited for [`LONGEST`].
+    /// Returns the number of jobs that threads may begin now.
+    fn ready(&self) -> usize {
+        let room = self.most_unknown.saturating_sub(self.new.running + self.late.running);
+        let late = self.late.jobs.len().min(self.most_late.saturating_sub(self.late.running));
+        self.known.jobs.len() + (self.new.jobs.len() + late).min(room)
+    }
+
+    fn lane(&mut self, urgency: Urgency) -> &mut Lane {
+        match urgency {
+            Urgency::Known => &mut self.known,
+            Urgency::New => &mut self.new,
+            Urgency::Late => &mut self.late,
+        }
+    }
+
+    /// Takes the next job that may begin. It counts as running until [`Queue::ended`].
+    fn next(&mut self, most: usize) -> Option<(Urgency, Crowd, Job)> {
+        let unknown = self.new.running + self.late.running;
+        let room = self.most_unknown.saturating_sub(unknown);
+        let (urgency, room) = if !self.known.jobs.is_empty() {
+            (Urgency::Known, most.saturating_sub(unknown + self.known.running))
+        } else if room > 0 && !self.new.jobs.is_empty() {
+            (Urgency::New, room)
+        } else if room > 0 && self.late.running < self.most_late {
+            // A source that has been late already has all the time of its limit.
+            (Urgency::Late, usize::MAX)
+        } else {
+            return None;
+        };
+        let lane = self.lane(urgency);
+        let (_, job) = lane.jobs.pop_front()?;
+        lane.running += 1;
+        Some((urgency, if lane.jobs.len() >= room { Crowd::Many } else { Crowd::Few }, job))
+    }
+
+    fn ended(&mut self, urgency: Urgency) {
+        self.lane(urgency).running -= 1;
+    }
+
+    /// Returns when the job was added that waits for the longest time.
+    fn oldest(&self) -> Option<Instant> {
+        [&self.known, &self.new, &self.late].into_iter().filter_map(|lane| Some(lane.jobs.front()?.0)).min()
+    }
+
+    /// Returns whether a job that may begin has waited for [`LONGEST`].
     fn is_behind(&self) -> bool {
-        let next = self.prompt.front().or(self.late.front());
-        self.unused() == 0 && next.is_some_and(|(added, _)| added.elapsed() >= LONGEST)
+        self.unused() == 0 && self.ready() > 0 && self.oldest().is_some_and(|added| added.elapsed() >= LONGEST)
+    }
+
+    fn clear(&mut self) {
+        [&mut self.known, &mut self.new, &mut self.late].into_iter().for_each(|lane| lane.jobs.clear());
     }
 }
 
@@ -179,8 +244,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut queue = self.0.lock();
         queue.closed = true;
-        queue.prompt.clear();
-        queue.late.clear();
+        queue.clear();
         while !queue.idle.is_empty() {
             queue.wake();
         }
@@ -200,21 +264,11 @@ impl Shared {
                 // If no thread can be started, this thread continues alone.
                 let _ = spawn(&self, &mut queue);
             }
-            if let Some((_, job)) = queue.prompt.pop_front() {
-                let crowd = if queue.prompt.len() >= self.most { Crowd::Many } else { Crowd::Few };
+            if let Some((urgency, crowd, job)) = queue.next(self.most) {
                 drop(queue);
                 job(crowd);
                 queue = self.lock();
-                continue;
-            }
-            let late = if queue.late_running < self.most / 2 { queue.late.pop_front() } else { None };
-            if let Some((_, job)) = late {
-                queue.late_running += 1;
-                drop(queue);
-                // Its source has been late already, and has all the time of its limit.
-                job(Crowd::Few);
-                queue = self.lock();
-                queue.late_running -= 1;
+                queue.ended(urgency);
                 continue;
             }
             if queue.may_trim() {
@@ -226,7 +280,7 @@ impl Shared {
             }
             let is_over;
             (queue, is_over) = wait(queue, &own);
-            if is_over && queue.prompt.is_empty() {
+            if is_over && queue.ready() == 0 {
                 break;
             }
         }
@@ -278,7 +332,7 @@ mod tests {
         }
         for _ in 0..10 {
             let ended = ended.clone();
-            pool.add(Urgency::Prompt, Box::new(move |_| ended.send("prompt").unwrap())).unwrap();
+            pool.add(Urgency::New, Box::new(move |_| ended.send("prompt").unwrap())).unwrap();
         }
         for _ in 0..10 {
             assert_eq!(ends.recv_timeout(LIMIT), Ok("prompt"));
@@ -286,6 +340,34 @@ mod tests {
         drop(hold);
         for _ in 0..2 * THREADS {
             assert_eq!(ends.recv_timeout(LIMIT), Ok("late"));
+        }
+    }
+
+    /// Sources of which nothing is known may all hang. They and late ones leave threads for sources that have answered.
+    #[test]
+    fn unknown_sources_leave_threads_for_known_ones() {
+        for threads in [2, 3, 8, 64] {
+            let pool = Pool::new(threads);
+            let (ended, ends) = channel();
+            let (hold, held) = channel::<()>();
+            let held = Arc::new(Mutex::new(held));
+            for number in 0..4 * threads {
+                let (held, ended) = (Arc::clone(&held), ended.clone());
+                let job = move |_| {
+                    let _ = held.lock().map(|held| held.recv());
+                    let _ = ended.send("unknown");
+                };
+                pool.add(if number % 3 == 0 { Urgency::Late } else { Urgency::New }, Box::new(job)).unwrap();
+            }
+            for _ in 0..10 {
+                let ended = ended.clone();
+                pool.add(Urgency::Known, Box::new(move |_| ended.send("known").unwrap())).unwrap();
+                assert_eq!(ends.recv_timeout(LIMIT), Ok("known"), "{threads} threads");
+            }
+            drop(hold);
+            for _ in 0..4 * threads {
+                assert_eq!(ends.recv_timeout(LIMIT), Ok("unknown"));
+            }
         }
     }
 
@@ -302,7 +384,7 @@ mod tests {
                 let _ = started.send(std::thread::current().id());
                 let _ = held.lock().map(|held| held.recv());
             };
-            pool.add(Urgency::Prompt, Box::new(job)).unwrap();
+            pool.add(Urgency::New, Box::new(job)).unwrap();
         }
         let first: HashSet<_> = (0..4).map(|_| starts.recv_timeout(LIMIT).unwrap()).collect();
         assert_eq!(first.len(), 4);
@@ -318,34 +400,43 @@ mod tests {
         for _ in 0..100 {
             all_idle();
             let started = started.clone();
-            pool.add(Urgency::Prompt, Box::new(move |_| started.send(std::thread::current().id()).unwrap())).unwrap();
+            pool.add(Urgency::New, Box::new(move |_| started.send(std::thread::current().id()).unwrap())).unwrap();
             used.insert(starts.recv_timeout(LIMIT).unwrap());
         }
         assert_eq!(used.len(), 1);
         assert_eq!(pool.0.lock().threads, 4);
     }
 
-    /// Jobs know whether many others wait, but for those of late sources.
+    /// Jobs know whether others have to wait for them, but for those of late sources.
     #[test]
     fn jobs_in_a_crowd() {
-        const THREADS: usize = 2;
-        let pool = Pool::new(THREADS);
-        let (begun, begins) = channel();
-        let (hold, held) = channel::<()>();
-        let held = Arc::new(Mutex::new(held));
-        for number in 0..2 * THREADS + 2 {
-            let (begun, held) = (begun.clone(), Arc::clone(&held));
-            let job = move |crowd| {
-                let _ = begun.send(crowd);
-                let _ = held.lock().map(|held| held.recv());
+        const THREADS: usize = 4;
+        for (urgency, at_once, many) in [(Urgency::Known, 4, true), (Urgency::New, 3, true), (Urgency::Late, 2, false)]
+        {
+            let pool = Pool::new(THREADS);
+            let (begun, begins) = channel();
+            let (hold, held) = channel::<()>();
+            let held = Arc::new(Mutex::new(held));
+            let add = |urgency| {
+                let (begun, held) = (begun.clone(), Arc::clone(&held));
+                let job = move |crowd| {
+                    let _ = begun.send(crowd);
+                    let _ = held.lock().map(|held| held.recv());
+                };
+                pool.add(urgency, Box::new(job)).unwrap();
             };
-            pool.add(if number == 0 { Urgency::Late } else { Urgency::Prompt }, Box::new(job)).unwrap();
+            let mut crowds = Vec::new();
+            for _ in 0..at_once {
+                add(urgency);
+                crowds.push(begins.recv_timeout(LIMIT).unwrap());
+            }
+            // There is a thread for each of these.
+            assert!(crowds.iter().all(|crowd| *crowd == Crowd::Few), "{urgency:?}: {crowds:?}");
+            (0..3).for_each(|_| add(urgency));
+            drop(hold);
+            let crowds: Vec<_> = (0..3).map(|_| begins.recv_timeout(LIMIT).unwrap()).collect();
+            assert_eq!(crowds.contains(&Crowd::Many), many, "{urgency:?}: {crowds:?}");
         }
-        drop(hold);
-        let crowds: Vec<Crowd> = (0..2 * THREADS + 2).map(|_| begins.recv_timeout(LIMIT).unwrap()).collect();
-        assert!(crowds.contains(&Crowd::Many), "{crowds:?}");
-        // The last ones, with fewer than two behind them, and the late one.
-        assert!(crowds.iter().filter(|crowd| **crowd == Crowd::Few).count() > THREADS, "{crowds:?}");
     }
 
     #[test]
@@ -361,7 +452,7 @@ mod tests {
                 let _ = started.send(());
                 let _ = held.lock().map(|held| held.recv());
             };
-            pool.add(Urgency::Prompt, Box::new(job)).unwrap();
+            pool.add(Urgency::Known, Box::new(job)).unwrap();
         }
         assert_eq!(pool.0.lock().threads, FIRST);
         assert!(pool.due().is_some());

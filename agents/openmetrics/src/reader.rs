@@ -116,7 +116,8 @@ impl Reader {
         }
     }
 
-    /// Reads the source. The document of a server may take no longer than `most`, if that is shorter than its own limit.
+    /// Reads the source. The document of a server or a script may take no longer than `most`, if that is shorter than its
+    /// own limit.
     pub(crate) fn read(&mut self, cluster: u16, most: Option<Duration>) -> Report {
         let begin = Instant::now();
         let document = self.document(begin, most);
@@ -168,12 +169,12 @@ impl Reader {
             self.placed = Some(begin);
         }
         match self.kind {
-            Kind::Script => self.run(&metadata, begin),
+            Kind::Script => self.run(&metadata, begin, most),
             Kind::Url => self.get(&metadata, begin, most),
         }
     }
 
-    fn run(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Document), Failure> {
+    fn run(&mut self, metadata: &Metadata, begin: Instant, most: Option<Duration>) -> Result<(u16, Document), Failure> {
         if metadata.mode() & EXECUTABLE == 0 {
             return Err("not executable any more".to_owned().into());
         }
@@ -191,7 +192,8 @@ impl Reader {
         }
         self.update(beside.as_ref().and_then(state));
         let limits = self.loaded()?.0.limits.clone();
-        let deadline = begin + limits.timeout.unwrap_or(self.defaults.script_timeout);
+        let time = limits.timeout.unwrap_or(self.defaults.script_timeout);
+        let deadline = begin + most.map_or(time, |most| most.min(time));
         let output = script::run(&self.path, deadline, limits.bytes.unwrap_or(self.defaults.bytes));
         let output = output.map_err(|reason| {
             let is_late = Instant::now() >= deadline;
@@ -209,12 +211,11 @@ impl Reader {
         let (file, client) = self.loaded()?;
         let limit = file.limits.bytes.unwrap_or(self.defaults.bytes);
         let time = file.limits.timeout.unwrap_or(self.defaults.timeout);
+        let deadline = begin + most.map_or(time, |most| most.min(time));
         if let Some(path) = file.url.strip_prefix("file://") {
-            let (path, deadline) = (path.into(), begin + time);
-            return Ok((0, self.files.read(path, limit, deadline)?));
+            return Ok((0, self.files.read(path.into(), limit, deadline)?));
         }
         let client = client.as_ref().ok_or_else(|| "no client".to_owned())?;
-        let deadline = begin + most.map_or(time, |most| most.min(time));
         let limit = Limit { most: limit, usual: self.length };
         client.get(file, deadline, limit).map(|answer| (answer.code, answer.document))
     }

@@ -22,6 +22,8 @@ use crate::supervisor;
 const ERRORS: usize = 1000;
 /// Largest number of bytes that are read at once.
 const PIECE: usize = 16 << 10;
+/// Time in which processes that have been killed close their files, in milliseconds.
+const KILLED: u8 = 50;
 /// Time between two checks of a script that has closed its output but still runs.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -51,10 +53,11 @@ pub(crate) fn run(path: &Path, deadline: Instant, limit: u64) -> Result<Output, 
     // No other process group can get this number until the script has been waited for. A group that has ended is not an
     // error.
     let _ = killpg(pid, Signal::SIGKILL);
-    if let Some(stdout) = stdout {
+    let status = child.wait();
+    if let Some(stdout) = stdout.filter(has_writers) {
         let _ = kill_writers(stdout);
     }
-    let status = child.wait().map_err(|e| e.to_string())?;
+    let status = status.map_err(|e| e.to_string())?;
     let output = done?;
     let status = supervised.status(status).map_err(|e| e.to_string())?;
     match (status.code(), status.signal()) {
@@ -117,6 +120,14 @@ fn receive(from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
     let len = from.read(&mut buffer)?;
     to.write_all(buffer.get(..len).unwrap_or_default())?;
     Ok(len > 0)
+}
+
+/// Returns whether a process can write to a pipe, also after [`KILLED`]. To find that process takes long on a host with many
+/// processes, and most scripts that are killed leave none.
+fn has_writers(pipe: &ChildStdout) -> bool {
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
+    let _ = poll(&mut fds, PollTimeout::from(KILLED));
+    fds.iter().all(|fd| !fd.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)))
 }
 
 /// Kills the processes that can write to a pipe. A script may have started them as daemons, one at each reading.

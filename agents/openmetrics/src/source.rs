@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::compact::Rare;
 use crate::config_dir::Found;
 use crate::metric::{Metric, Sample, Shape};
+use crate::pool::Urgency;
 use crate::reader::{Kind, Reader, Report};
 use crate::url_file::Limits;
 
@@ -166,6 +167,15 @@ impl Source {
             return Some(most).filter(|patience| !patience.is_zero());
         }
         Some(self.usual.map_or(FIRST, twice).min(most)).filter(|patience| !patience.is_zero())
+    }
+
+    /// Returns what is known about the next answer.
+    pub(crate) fn urgency(&self) -> Urgency {
+        match (self.is_late, &self.sample) {
+            (true, _) => Urgency::Late,
+            (false, Some(_)) => Urgency::Known,
+            (false, None) => Urgency::New,
+        }
     }
 
     /// Returns the longest time for a document while many other sources wait for a thread. Without it, a source that

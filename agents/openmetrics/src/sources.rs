@@ -16,8 +16,8 @@ use crate::config_dir::{ConfigDir, Found};
 use crate::http::Failure;
 use crate::inbox::Inbox;
 use crate::metric::{LAST_CLUSTER, Metric, serial};
-use crate::pool::{self, Crowd, Pool, Urgency};
-use crate::reader::{Defaults, Reader, Report};
+use crate::pool::{self, Crowd, Pool};
+use crate::reader::{Defaults, Kind, Reader, Report};
 use crate::scan::Scans;
 use crate::source::{Source, Waits};
 use crate::table::Table;
@@ -194,8 +194,10 @@ impl Sources {
                 remove_names(&mut self.dynamic, &self.root, cluster, source);
             }
         }
-        let added: Vec<u16> = found.into_iter().filter_map(|found| self.add(found)).collect();
+        let mut added: Vec<u16> = found.into_iter().filter_map(|found| self.add(found)).collect();
         self.clusters.save();
+        // Servers do not wait for scripts, of which each needs processes.
+        added.sort_by_key(|cluster| self.get(*cluster).is_some_and(|source| source.found.kind == Kind::Script));
         for cluster in &added {
             self.ask(*cluster, now);
         }
@@ -251,7 +253,7 @@ impl Sources {
         self.calls += 1;
         let (reader, sender) = (Arc::clone(&source.reader), self.inbox.sender());
         let is_replaced = Arc::clone(&source.is_replaced);
-        let (urgency, haste) = (if source.is_late { Urgency::Late } else { Urgency::Prompt }, source.haste());
+        let (urgency, haste) = (source.urgency(), source.haste());
         let added = self.pool.add(
             urgency,
             Box::new(move |crowd| {

@@ -119,6 +119,71 @@ fn samples(random: &mut Random, text: &mut String, name: &str, end: &str) {
     }
 }
 
+/// Documents that exporters do not write, but people do.
+const ODD: [(&str, &str); 32] = [
+    (
+        "numbers",
+        "a NaN\nb +Inf\nc -Inf\nd -0\ne -0.0\nf 1e3\ng 1E+03\nh 0x1F\ni 18446744073709551615\nj 1e309\nk nan\nl inf\nm Infinity\n",
+    ),
+    (
+        "huge",
+        "a 18446744073709551616\nb -9223372036854775809\nc 123456789012345678901234567890\nd 1e-400\ne 4.9e-324\n",
+    ),
+    (
+        "typed",
+        "# PCP5 p.a 1.2.3 u64 PM_INDOM_NULL counter none\np_a 18446744073709551615\n# PCP5 p.b 1.2.3 32 PM_INDOM_NULL instant none\np_b -2147483648\n",
+    ),
+    (
+        "fraction",
+        "# PCP5 p.a 1.2.3 u64 PM_INDOM_NULL counter none\np_a 1.5\n# PCP5 p.b 1.2.3 u32 PM_INDOM_NULL counter none\np_b -1\n",
+    ),
+    ("times", "a 1 1395066363000\nb{c=\"1\"} 2 -1\nc 3 0\nd 4 1395066363.123\ne 5 soon\n"),
+    ("empty_labels", "a{} 1\nb{,} 2\nc{x=\"\"} 3\nd{x=\"\",y=\"\"} 4\n"),
+    ("comma", "a{x=\"1\",} 1\nb{x=\"1\" , y=\"2\" ,} 2\n"),
+    ("twice", "a 1\na 2\nb{c=\"1\"} 1\nb{c=\"1\"} 2\nb{c=\"2\"} 3\n"),
+    ("mixed", "a 1\na{b=\"1\"} 2\nc{b=\"1\"} 1\nc 2\n"),
+    ("types_twice", "# TYPE a counter\n# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n# TYPE b counter\nb 2\n"),
+    ("type_after", "a 1\n# TYPE a counter\n# HELP a later\nb 2\n"),
+    ("unit", "# HELP a_seconds help\n# TYPE a_seconds gauge\n# UNIT a_seconds seconds\na_seconds 1\n"),
+    ("untyped", "# TYPE a untyped\na 1\n# TYPE b unknown\nb 2\n# TYPE c\nc 3\n# TYPE\nd 4\n"),
+    (
+        "summary",
+        "# TYPE s summary\ns_sum 1\ns_count 2\n# TYPE t summary\nt{quantile=\"0.5\"} 1\nt{quantile=\"NaN\"} 2\nt_sum 3\nt_count 4\n",
+    ),
+    (
+        "histogram",
+        "# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_sum 4\nh_count 3\n",
+    ),
+    ("colons", "a:b:c 1\n:d 2\ne: 3\na::b 4\n"),
+    ("line_ends", "# HELP a x\r\n# TYPE a counter\na 1\r\nb 2\n\r\n\nc 3\r\n"),
+    ("no_end", "a 1\nb 2"),
+    ("spaces", "  a 1\n\tb 2\nc   3  \nd\t4\t\ne {x=\"1\"} 5\nf{ x = \"1\" } 6\n"),
+    ("comments", "#\n# \n#comment\n# HELPa x\n## HELP b x\n#HELP c x\na 1\nb 2\nc 3\n"),
+    ("help", "# HELP a back\\\\slash and\\nline\n# TYPE a gauge\na 1\n# HELP b \"quoted\"\nb 2\n# HELP c\nc 3\n"),
+    ("help_twice", "# HELP a one\n# HELP a two\n# TYPE a gauge\na 1\n"),
+    ("brackets", "a{b=\"}\"} 1\nc{d=\"{\"} 2\ne{f=\",\"} 3\ng{h=\"=\"} 4\ni{j=\"#\"} 5\n"),
+    ("order", "a{x=\"1\",y=\"2\"} 1\na{y=\"2\",x=\"1\"} 2\na{y=\"3\",x=\"1\"} 3\n"),
+    ("missing_labels", "a{x=\"1\"} 1\na{y=\"2\"} 2\na{x=\"1\",y=\"2\"} 3\n"),
+    ("label_twice", "a{x=\"1\",x=\"2\"} 1\n"),
+    ("no_value", "a\nb 1\n"),
+    ("bad_value", "a one\nb 1\n"),
+    ("two_values", "a 1 2 3\nb 1\n"),
+    ("open", "a{x=\"1\" 1\nb 1\n"),
+    ("unquoted", "a{x=1} 1\nb 1\n"),
+    ("eof", "a 1\n# EOF\nb 2\n"),
+];
+
+#[test]
+#[ignore = "needs PCP"]
+fn odd_documents() {
+    let Some(scene) = Scene::new() else { return };
+    for (name, text) in ODD {
+        scene.document(name, text.as_bytes());
+    }
+    let differences = differences(&scene, &["-fdlmtT"]);
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
 /// The environment variables `SEED` and `DOCUMENTS` choose other documents, and their number.
 #[test]
 #[ignore = "needs PCP"]
