@@ -44,7 +44,7 @@ pub enum Error {
     /// A number is out of range.
     #[error("{what} {number} is not in {min} to {max}")]
     Range {
-        /// The kind of number.
+        /// Item that the number identifies or counts.
         what: &'static str,
         /// The number that is out of range.
         number: u32,

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) repeat: bool,
 }
 
-/// Parses a speed.
+/// Parses a speed: seconds of the archive that pass in a second.
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(speed) if is_speed(speed) => Ok(speed),

@@ -47,8 +47,8 @@ struct Known {
 /// Which instances of a domain have a text in memory.
 #[derive(Default)]
 enum State {
-    /// None, until names have been looked up one by one this often: making all texts of a large domain that changes
-    /// with each record is worth it only if many are printed.
+    /// None yet. The number is that of further names to look up one by one, before the texts of all instances are made at
+    /// once. A large domain may change with each record, and few of its names may be printed.
     Waiting(usize),
     All,
     /// None, because they are too long, or because the domain does not exist yet.

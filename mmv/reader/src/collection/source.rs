@@ -375,13 +375,14 @@ fn values(file: &File) -> u64 {
     values.sum::<u64>() + instances as u64 + file.labels().len() as u64 * LABEL_VALUES
 }
 
-/// Returns the weight of the first components of names in [`Cost::values`]: each change of any file looks them up.
+/// Returns what first components of names add to [`Cost::values`]. They count because each change of any file searches for
+/// them.
 fn head_values(heads: usize) -> usize {
     // In most files, the name of the file is the only first component.
     heads.min(1) * 4 + heads.saturating_sub(1) * 16
 }
 
-/// Returns the weight of long names in [`Cost::values`]: a list of names takes time for each byte.
+/// Returns what long names add to [`Cost::values`]. They count because a list of names takes time for each byte.
 fn texts_of(name: &OsStr, file: &File) -> usize {
     let is_prefixed = !file.header().flags.contains(Flags::NO_PREFIX);
     file.long_texts(if is_prefixed { name.len() } else { 0 })
