@@ -19,12 +19,13 @@ pub(crate) enum Crowd {
 /// What is known about a source's next answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
-    /// The source's last answer was a document. Such sources are read first.
+    /// The last answer of a server or file was a document. Such sources are read first.
     Known,
-    /// The source has not answered yet, or has failed. Such sources and late ones together leave a quarter of the threads
+    /// The source has not answered yet, or has failed, or it is a script that has answered. Such sources and late ones together leave a quarter of the threads
     /// to others.
     New,
-    /// The source was late. Such sources together occupy at most half of the threads.
+    /// The source was late, or is a script that has not answered yet. Such sources together occupy at most half of the
+    /// threads.
     Late,
 }
 

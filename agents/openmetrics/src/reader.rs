@@ -116,8 +116,7 @@ impl Reader {
         }
     }
 
-    /// Reads the source. The document of a server or a script may take no longer than `most`, if that is shorter than its
-    /// own limit.
+    /// Reads the source. The document of a URL may take no longer than `most`, if that is shorter than its own limit.
     pub(crate) fn read(&mut self, cluster: u16, most: Option<Duration>) -> Report {
         let begin = Instant::now();
         let document = self.document(begin, most);
@@ -169,12 +168,12 @@ impl Reader {
             self.placed = Some(begin);
         }
         match self.kind {
-            Kind::Script => self.run(&metadata, begin, most),
+            Kind::Script => self.run(&metadata, begin),
             Kind::Url => self.get(&metadata, begin, most),
         }
     }
 
-    fn run(&mut self, metadata: &Metadata, begin: Instant, most: Option<Duration>) -> Result<(u16, Document), Failure> {
+    fn run(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Document), Failure> {
         if metadata.mode() & EXECUTABLE == 0 {
             return Err("not executable any more".to_owned().into());
         }
@@ -192,8 +191,7 @@ impl Reader {
         }
         self.update(beside.as_ref().and_then(state));
         let limits = self.loaded()?.0.limits.clone();
-        let time = limits.timeout.unwrap_or(self.defaults.script_timeout);
-        let deadline = begin + most.map_or(time, |most| most.min(time));
+        let deadline = begin + limits.timeout.unwrap_or(self.defaults.script_timeout);
         let output = script::run(&self.path, deadline, limits.bytes.unwrap_or(self.defaults.bytes));
         let output = output.map_err(|reason| {
             let is_late = Instant::now() >= deadline;

@@ -169,12 +169,15 @@ impl Source {
         Some(self.usual.map_or(FIRST, twice).min(most)).filter(|patience| !patience.is_zero())
     }
 
-    /// Returns what is known about the next answer.
+    /// Returns what is known about the next answer. Servers do not wait for scripts, which have all of their time even if
+    /// many others wait: on a busy machine, it takes long to start hundreds of processes.
     pub(crate) fn urgency(&self) -> Urgency {
-        match (self.is_late, &self.sample) {
+        let has_answered = self.sample.is_some();
+        match (self.is_late, self.found.kind) {
             (true, _) => Urgency::Late,
-            (false, Some(_)) => Urgency::Known,
-            (false, None) => Urgency::New,
+            (false, Kind::Url) if has_answered => Urgency::Known,
+            (false, Kind::Script) if !has_answered => Urgency::Late,
+            (false, _) => Urgency::New,
         }
     }
 

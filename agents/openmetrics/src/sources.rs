@@ -17,7 +17,7 @@ use crate::http::Failure;
 use crate::inbox::Inbox;
 use crate::metric::{LAST_CLUSTER, Metric, serial};
 use crate::pool::{self, Crowd, Pool};
-use crate::reader::{Defaults, Kind, Reader, Report};
+use crate::reader::{Defaults, Reader, Report};
 use crate::scan::Scans;
 use crate::source::{Source, Waits};
 use crate::table::Table;
@@ -194,10 +194,8 @@ impl Sources {
                 remove_names(&mut self.dynamic, &self.root, cluster, source);
             }
         }
-        let mut added: Vec<u16> = found.into_iter().filter_map(|found| self.add(found)).collect();
+        let added: Vec<u16> = found.into_iter().filter_map(|found| self.add(found)).collect();
         self.clusters.save();
-        // Servers do not wait for scripts, of which each needs processes.
-        added.sort_by_key(|cluster| self.get(*cluster).is_some_and(|source| source.found.kind == Kind::Script));
         for cluster in &added {
             self.ask(*cluster, now);
         }

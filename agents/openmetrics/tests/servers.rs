@@ -328,15 +328,12 @@ fn most_sources_hang() {
     let hangs = Server::new(|_| thread::sleep(2 * LIMIT));
     for number in 0..20 {
         scene.url(&format!("bad{number}"), &hangs.url("/"));
-        scene.config(&format!("hung{number}.sh"), "#!/bin/sh\nexec sleep 1000\n", 0o755);
+        scene.config(&format!("a_hung{number}.sh"), "#!/bin/sh\nexec sleep 1000\n", 0o755);
     }
     let good = Server::new(|stream| send(stream, "200 OK", "", b"a 1\n"));
     scene.url("good", &good.url("/"));
-    scene.config("work.sh", "#!/bin/sh\necho b 2\n", 0o755);
     let mut agent = scene.start();
-    until("the good ones have values", || {
-        value(&mut agent, "good.a") == Ok(1.0) && value(&mut agent, "work.b") == Ok(2.0)
-    });
+    until("the good one has a value", || value(&mut agent, "good.a") == Ok(1.0));
 }
 
 /// Many servers send long documents, and never their ends.
