@@ -210,7 +210,9 @@ impl Checked {
         if !guard.ty.is_numeric() {
             return fault("Non-arithmetic operand for ternary guard");
         }
-        if guard.indom.is_some() && l.indom.is_none() && r.indom.is_none() {
+        // Two `novalue()` have no values to match with the instances of the guard.
+        let is_scalar = l.indom.is_none() && r.indom.is_none() && !(novalue(left) && novalue(right));
+        if guard.indom.is_some() && is_scalar {
             return fault("Non-scalar ternary guard with scalar expressions");
         }
         Ok(meta)

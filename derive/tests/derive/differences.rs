@@ -176,6 +176,8 @@ fn a_ternary_goes_by_instances() {
     assert_eq!(some.at(1.0, &table), Ok(vec![(2, 12.0), (3, 13.0)]));
     let mut none = One::new("scalar(flag) > 0 ? novalue() : novalue()", &table);
     assert_eq!(none.at(1.0, &table), Ok(vec![]));
+    let mut none = One::new("flag ? novalue() : novalue()", &table);
+    assert_eq!(none.at(1.0, &table), Ok(vec![]));
     let mut one = One::new("scalar(flag) > 0 ? mkconst(7, semantics=instant) : gauge", &table);
     assert_eq!(one.at(1.0, &table), Ok(vec![(1, 7.0), (2, 7.0), (3, 7.0)]));
 }
