@@ -31,7 +31,8 @@ impl Options {
         Options::default()
     }
 
-    /// Sets the largest size of a compressed file after decompression, in bytes. The default is 4 GiB.
+    /// Sets the largest size of a compressed file after decompression, in bytes. The default is 4 GiB. A file may not
+    /// become longer than 64 MiB and 2000 times its size, unless it consists of blocks that are read one by one.
     pub fn decompressed_limit(mut self, bytes: u64) -> Options {
         self.limit = bytes;
         self

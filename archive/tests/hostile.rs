@@ -186,6 +186,39 @@ fn a_bomb_has_a_limit() {
     assert!(Options::new().open(dir.path().join("x")).is_ok());
 }
 
+/// 45 MB of zeros, compressed by bzip2 to 48 bytes.
+#[cfg(feature = "bzip2")]
+const ZEROS: [u8; 48] = [
+    0x42, 0x5a, 0x68, 0x39, 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, 0x3a, 0x0d, 0x4a, 0x6b, 0x01, 0x5f, 0x8e, 0x40, 0x00,
+    0xc0, 0x00, 0x00, 0x48, 0x20, 0x00, 0x30, 0xcc, 0x09, 0xaa, 0x69, 0xa8, 0x54, 0x04, 0xb6, 0xa4, 0x2a, 0x02, 0x5e,
+    0x2e, 0xe4, 0x8a, 0x70, 0xa1, 0x20, 0x74, 0x1a, 0x94, 0xd6,
+];
+
+/// A small file must not be decompressed to very many times its size, in memory or in a temporary file.
+#[test]
+#[cfg(feature = "bzip2")]
+fn a_small_file_is_no_large_bomb() {
+    use std::io::Write as _;
+    for (nth, whole) in files().into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &files());
+        fs::remove_file(dir.path().join(whole.0)).unwrap();
+        let mut to = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        to.write_all(&whole.1).unwrap();
+        // Three streams follow one another, as if files were concatenated.
+        let bomb = [&to.finish().unwrap(), &ZEROS[..], &ZEROS].concat();
+        fs::write(dir.path().join(format!("{}.bz2", whole.0)), bomb).unwrap();
+        let mut result = Ok(0);
+        let used = allocation_counter::measure(|| result = read(&dir.path().join("x"))).bytes_max;
+        let error = result.unwrap_err();
+        assert!(
+            error.to_string().contains("the file has more than 67108864 bytes after decompression"),
+            "{nth}: {error}"
+        );
+        assert!(used < 200 << 20, "{nth}: {used} bytes");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 

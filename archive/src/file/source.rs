@@ -24,6 +24,11 @@ const SMALL: u64 = 64 << 20;
 /// Largest ratio of a file's length to its size on the disk beyond [`SMALL`]. File systems that compress have a ratio
 /// of up to 10.
 const SPARSE: u64 = 16;
+/// Bytes to which a compressed file of any length may be decompressed.
+const EXPANDED: u64 = 64 << 20;
+/// Largest ratio of a decompressed file's length to that of the file beyond [`EXPANDED`]. Values that never change have a
+/// ratio of up to 1000.
+const RATIO: u64 = 2000;
 /// Bytes in a block of `st_blocks`.
 const BLOCK: u64 = 512;
 
@@ -64,7 +69,9 @@ fn check_holes(path: &Path, file: &File, wanted: u64) -> Result {
 pub(crate) fn whole(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let fail = |e: io::Error| ArchiveError::io(path, &e);
     let mut bytes = Vec::new();
-    match open(path).and_then(|file| decoder(path, file)).map_err(fail)? {
+    let file = open(path).map_err(fail)?;
+    let limit = limit_of(&file, limit).map_err(fail)?;
+    match decoder(path, file).map_err(fail)? {
         Opened::Plain(file) => {
             let len = file.metadata().map_err(fail)?.len();
             check_holes(path, &file, len)?;
@@ -78,6 +85,11 @@ pub(crate) fn whole(path: &Path, limit: u64) -> Result<Vec<u8>> {
         }
     }
     Ok(bytes)
+}
+
+/// Returns the number of bytes to which a file may be decompressed, if that of any file is `limit`.
+fn limit_of(file: &File, limit: u64) -> io::Result<u64> {
+    Ok(limit.min(EXPANDED.max(file.metadata()?.len().saturating_mul(RATIO))))
 }
 
 fn check(path: &Path, len: u64, limit: u64) -> Result {
@@ -104,6 +116,7 @@ impl Source {
                 return Ok(Source { path: path.to_owned(), data: Data::Blocks(blocks) });
             }
         }
+        let limit = limit_of(&file, limit).map_err(fail)?;
         let data = match decoder(path, file).map_err(fail)? {
             Opened::Plain(file) => Data::File(file),
             Opened::Compressed(decoder) => Self::decompress(path, decoder, limit)?,
