@@ -7,6 +7,7 @@
 //! ```
 
 use std::error::Error;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,17 +16,18 @@ use clap::Parser;
 use pcp_archive::{Interpolation, Rule};
 use pcp_client::Sample;
 use pcp_context::{Context, Mode, WindowOptions, Zone};
+use pmapi::escape::{self, Output};
 use pmapi::{Atom, Converted, Desc, Inst, PmId, Type, Units};
 
 /// Options of pmclient.
 #[derive(Parser)]
-#[command(disable_help_flag = true, name = "pmapi-client")]
+#[command(disable_help_flag = true, name = "pmapi-client", version)]
 struct Options {
     /// Host of a pmcd
     #[arg(short, long, default_value = "local:")]
     host: String,
-    /// Archive in place of a host
-    #[arg(short, long)]
+    /// Archive in place of a host; a list with commas, or a directory, is one recording
+    #[arg(short, long, conflicts_with = "host")]
     archive: Option<PathBuf>,
     /// Pause between the samples of an archive, too
     #[arg(short = 'P', long = "pause", visible_short_alias = 'p')]
@@ -33,23 +35,23 @@ struct Options {
     /// Interval between samples
     #[arg(short = 't', long, default_value = "5", value_parser = pmapi::interval::parse)]
     interval: Duration,
-    /// Number of samples
+    /// Number of samples; 0 means no end
     #[arg(short, long)]
     samples: Option<usize>,
     /// Start of the time window
     #[arg(short = 'S', long, allow_hyphen_values = true)]
     start: Option<String>,
-    /// End of the time window
+    /// End of the time window: it only limits the origin, as in pmclient
     #[arg(short = 'T', long, allow_hyphen_values = true)]
     finish: Option<String>,
     /// Alignment of the first sample
     #[arg(short = 'A', long)]
     align: Option<String>,
-    /// Time of the first sample
+    /// Origin in the time window: it is only checked, as in pmclient
     #[arg(short = 'O', long, allow_hyphen_values = true)]
     origin: Option<String>,
     /// Times in the zone of the host
-    #[arg(short = 'z', long)]
+    #[arg(short = 'z', long, conflicts_with = "timezone")]
     hostzone: bool,
     /// Times in this zone
     #[arg(short = 'Z', long)]
@@ -70,6 +72,9 @@ const USER: usize = 1;
 const SYS: usize = 2;
 const FREE: usize = 3;
 const DISK: usize = 4;
+
+/// Interval between samples, if none is requested.
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Number of lines under each heading.
 const LINES: usize = 15;
@@ -207,31 +212,50 @@ impl Report {
         info
     }
 
-    fn heading(&mut self, archive: Option<&str>, host: &str, time: String) {
+    fn heading(&self, archive: Option<&str>, host: &str, time: &str) -> io::Result<()> {
+        let mut out = Output::to(io::stdout().lock());
         if let Some(archive) = archive {
-            print!("Archive: {archive}, ");
+            write!(out, "Archive: {archive}, ")?;
         }
-        println!("Host: {host}, {} cpu(s), {time}", self.processors);
+        writeln!(out, "Host: {host}, {} cpu(s), {time}", self.processors)?;
         let (first, second) = if self.processors > 1 { ("  Busy    Busy", "   CPU    Util") } else { ("", "") };
-        println!("  CPU{first}  Free Mem   Disk     Load Average");
-        println!(" Util{second}  (Mbytes)   IOPS    1 Min  15 Min");
+        writeln!(out, "  CPU{first}  Free Mem   Disk     Load Average")?;
+        writeln!(out, " Util{second}  (Mbytes)   IOPS    1 Min  15 Min")
     }
 
-    fn line(&self, info: &Info) {
+    fn line(&self, info: &Info) -> io::Result<()> {
+        let mut out = Output::to(io::stdout().lock());
         let real = |value: Option<f32>, width, decimals| {
             let known = value.filter(|value| *value >= 0.0);
             known.map_or_else(|| format!("{:>width$}", "?"), |value| format!("{value:width$.decimals$}"))
         };
-        print!("{}", real(info.utilization, 5, 2));
+        write!(out, "{}", real(info.utilization, 5, 2))?;
         if self.processors > 1 {
-            print!("   {}", info.peak.map_or_else(|| "  ?".into(), |(processor, _)| format!("{processor:3}")));
-            print!("   {}", real(info.peak.map(|(_, busy)| busy), 5, 2));
+            write!(out, "   {}", info.peak.map_or_else(|| "  ?".into(), |(processor, _)| format!("{processor:3}")))?;
+            write!(out, "   {}", real(info.peak.map(|(_, busy)| busy), 5, 2))?;
         }
         let operations = info.operations.filter(|count| *count >= 0);
         let operations = operations.map_or_else(|| format!("{:>6}", "?"), |count| format!("{count:6}"));
         let [one, fifteen] = info.load.map(|load| real(load, 7, 2));
-        println!(" {} {operations}  {one}  {fifteen}", real(info.free, 9, 3));
+        writeln!(out, " {} {operations}  {one}  {fifteen}", real(info.free, 9, 3))
     }
+}
+
+/// Returns the zone of the times, and reports a zone that an option chose.
+fn zone(options: &Options, context: &mut Context) -> Result<Zone, Box<dyn Error>> {
+    let (zone, what) = match &options.timezone {
+        Some(text) => {
+            let zone = Zone::named(text).map_err(|e| format!("time zone {text:?}: {e}"))?;
+            (zone, format!("\"TZ={text}\""))
+        }
+        None if options.hostzone => {
+            let source = if options.archive.is_some() { " from archive" } else { "" };
+            (context.zone()?, format!("local timezone of host \"{}\"{source}", context.host_name()?))
+        }
+        None => return Ok(Zone::system()),
+    };
+    writeln!(Output::to(io::stdout()), "Note: timezone set to {what}\n")?;
+    Ok(zone)
 }
 
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
@@ -239,15 +263,12 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if options.pause && archive.is_none() {
         return Err("pause can only be used with archives".into());
     }
+    let interval = if options.interval.is_zero() { INTERVAL } else { options.interval };
     let mut context = match &options.archive {
         Some(path) => Context::open_archive(path).map_err(|e| format!("archive \"{}\": {e}", path.display()))?,
         None => Context::connect(&options.host).map_err(|e| format!("pmcd on host \"{}\": {e}", options.host))?,
     };
-    let zone = match &options.timezone {
-        Some(text) => Zone::named(text).map_err(|e| format!("time zone {text:?}: {e}"))?,
-        None if options.hostzone => context.zone()?,
-        None => Zone::system(),
-    };
+    let zone = zone(options, &mut context)?;
     let (first, last) = context.bounds()?;
     let window = WindowOptions {
         start: options.start.as_deref(),
@@ -259,22 +280,22 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let host = context.host_name()?;
     let mut report = Report::new(context)?;
     if archive.is_some() {
-        let step = i64::try_from(options.interval.as_nanos()).map_err(|_| "the interval is too long")?;
+        let step = i64::try_from(interval.as_nanos()).map_err(|_| "the interval is too long")?;
         let rule = if options.earlier { Rule::Before632 } else { Rule::Since632 };
         report.context.set_interpolation(Interpolation::new().rule(rule))?;
-        report.context.set_mode(Mode::Interpolated { step }, Some(window.origin))?;
+        report.context.set_mode(Mode::Interpolated { step }, Some(window.start))?;
         report.sample()?;
     }
     let mut info = report.sample()?;
-    for nth in 0..options.samples.unwrap_or(usize::MAX) {
+    for nth in 0..options.samples.filter(|count| *count > 0).unwrap_or(usize::MAX) {
         if nth % LINES == 0 {
-            report.heading(archive.as_deref(), &host, zone.ctime(info.time));
+            report.heading(archive.as_deref(), &host, &zone.ctime(info.time))?;
         }
         if archive.is_none() || options.pause {
-            std::thread::sleep(options.interval);
+            std::thread::sleep(interval);
         }
         info = report.sample()?;
-        report.line(&info);
+        report.line(&info)?;
     }
     Ok(())
 }
@@ -282,8 +303,10 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has seen enough.
+        Err(e) if e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) => ExitCode::FAILURE,
         Err(e) => {
-            eprintln!("pmapi-client: {e}");
+            escape::eprint(format_args!("pmapi-client: {e}\n"));
             ExitCode::FAILURE
         }
     }

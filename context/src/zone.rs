@@ -77,13 +77,13 @@ impl Zone {
     ///
     /// # Errors
     /// `-EINVAL` for a text that is empty or might leave the database: one that starts with a slash, or has two dots or
-    /// characters other than letters, digits and `/_+-.:,"'`.
+    /// characters other than letters, digits and `/_+-.:,"'<>`.
     pub fn named(text: &str) -> Result<Zone, Error> {
         const INVALID: i32 = 22;
         if text.is_empty()
             || text.starts_with('/')
             || text.contains("..")
-            || !text.chars().all(|c| c.is_ascii_alphanumeric() || "/_+-.:,\"'".contains(c))
+            || !text.chars().all(|c| c.is_ascii_alphanumeric() || "/_+-.:,\"'<>".contains(c))
         {
             return Err(Error::from_errno(INVALID));
         }
@@ -204,6 +204,8 @@ mod tests {
         assert_eq!(shown("EST-11EST-10,89/2:00,299/2:00", 1_523_836_800), "Mon Apr 16 10:00:00 2018");
         assert_eq!(shown("EST-11EST-10,89/2:00,299/2:00", 1_516_060_800), "Tue Jan 16 11:00:00 2018");
         assert_eq!(shown("CET-1CEST", 1_531_699_200), "Mon Jul 16 02:00:00 2018");
+        assert_eq!(shown("<-03>3", 0), "Wed Dec 31 21:00:00 1969");
+        assert_eq!(shown("<+0330>-3:30<+0430>,J80/0,J264/0", 1_531_699_200), "Mon Jul 16 04:30:00 2018");
         assert_eq!(shown("nonsense", 0), "Thu Jan  1 00:00:00 1970");
         for text in ["", "/etc/passwd", "a/../b", "a b", "a;b"] {
             assert!(Zone::named(text).is_err(), "{text}");
