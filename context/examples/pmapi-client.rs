@@ -22,12 +22,13 @@ use pmapi::{Atom, Converted, Desc, Inst, PmId, Type, Units};
 /// Options of pmclient.
 #[derive(Parser)]
 #[command(disable_help_flag = true, name = "pmapi-client", version)]
+#[command(group = clap::ArgGroup::new("source").args(["host", "archive"]))]
 struct Options {
-    /// Host of a pmcd
-    #[arg(short, long, default_value = "local:")]
-    host: String,
+    /// Host of a pmcd; this host by default
+    #[arg(short, long)]
+    host: Option<String>,
     /// Archive in place of a host; a list with commas, or a directory, is one recording
-    #[arg(short, long, conflicts_with = "host")]
+    #[arg(short, long)]
     archive: Option<PathBuf>,
     /// Pause between the samples of an archive, too
     #[arg(short = 'P', long = "pause", visible_short_alias = 'p')]
@@ -39,19 +40,19 @@ struct Options {
     #[arg(short, long)]
     samples: Option<usize>,
     /// Start of the time window
-    #[arg(short = 'S', long, allow_hyphen_values = true)]
+    #[arg(short = 'S', long, allow_hyphen_values = true, requires = "archive")]
     start: Option<String>,
     /// End of the time window: it only limits the origin, as in pmclient
-    #[arg(short = 'T', long, allow_hyphen_values = true)]
+    #[arg(short = 'T', long, allow_hyphen_values = true, requires = "archive")]
     finish: Option<String>,
     /// Alignment of the first sample
-    #[arg(short = 'A', long)]
+    #[arg(short = 'A', long, requires = "archive")]
     align: Option<String>,
     /// Origin in the time window: it is only checked, as in pmclient
-    #[arg(short = 'O', long, allow_hyphen_values = true)]
+    #[arg(short = 'O', long, allow_hyphen_values = true, requires = "archive")]
     origin: Option<String>,
     /// Times in the zone of the host
-    #[arg(short = 'z', long, conflicts_with = "timezone")]
+    #[arg(short = 'z', long, conflicts_with = "timezone", requires = "source")]
     hostzone: bool,
     /// Times in this zone
     #[arg(short = 'Z', long)]
@@ -266,7 +267,10 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let interval = if options.interval.is_zero() { INTERVAL } else { options.interval };
     let mut context = match &options.archive {
         Some(path) => Context::open_archive(path).map_err(|e| format!("archive \"{}\": {e}", path.display()))?,
-        None => Context::connect(&options.host).map_err(|e| format!("pmcd on host \"{}\": {e}", options.host))?,
+        None => {
+            let host = options.host.as_deref().unwrap_or("local:");
+            Context::connect(host).map_err(|e| format!("pmcd on host \"{host}\": {e}"))?
+        }
     };
     let zone = zone(options, &mut context)?;
     let (first, last) = context.bounds()?;

@@ -66,11 +66,22 @@ fn reports_as_pmclient() {
 // PCP 7.2 refuses zones such as `<-03>3`, which earlier versions accept.
 #[test]
 #[ignore = "needs PCP"]
-fn options_that_exclude_each_other() {
+fn options_that_do_not_fit_together() {
     let archive = Pcp::required().testsuite().join("archives/20130706");
-    for options in [&["-z", "-Z", "UTC"][..], &["-h", "localhost"], &["-P", "-h", "localhost"]] {
-        let output = example().arg("-a").arg(&archive).args(options).output().unwrap();
-        assert!(!output.status.success() && output.stdout.is_empty(), "{options:?}");
+    let path = archive.to_str().unwrap();
+    for options in [
+        &["-a", path, "-z", "-Z", "UTC"][..],
+        &["-a", path, "-h", "localhost"],
+        &["-h", "localhost", "-P"],
+        &["-h", "localhost", "-S", "+1min"],
+        &["-h", "localhost", "-A", "1min"],
+        &["-z"],
+        &["-T", "+1min"],
+    ] {
+        for mut command in [example(), Pcp::required().command("pmclient")] {
+            let output = command.args(options).args(["-s", "1"]).output().unwrap();
+            assert!(!output.status.success() && output.stdout.is_empty(), "{command:?}");
+        }
     }
     let mut command = example();
     command.arg("-a").arg(&archive).args(["-s", "1", "-Z", "<-03>3"]);
