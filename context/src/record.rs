@@ -34,8 +34,8 @@ pub enum RecordError {
     /// Second default host.
     #[error("host {0:?} cannot be the default host: there is one already")]
     Default(String),
-    /// Recording without a host.
-    #[error("there is no host to record")]
+    /// Recording without a host, or a host of another recording.
+    #[error("the recording has no such host")]
     NoHost,
     /// pmlogger cannot be started.
     #[error("{}: {source}", program.display())]
@@ -152,7 +152,9 @@ impl RecordSetup {
     /// [`RecordError::File`].
     pub fn new(folio: impl Into<PathBuf>, creator: &str, replay: Replay) -> Result<RecordSetup, RecordError> {
         let (folio, creator) = (folio.into(), named(creator)?);
-        let dir = folio.parent().map(Path::to_path_buf).unwrap_or_default();
+        // The files are found even if the application changes its directory.
+        let path = std::path::absolute(&folio).map_err(|source| RecordError::File { path: folio.clone(), source })?;
+        let dir = path.parent().map(Path::to_path_buf).unwrap_or_default();
         let folio_file = create(&folio).map_err(|e| match e {
             RecordError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
                 RecordError::Exists(folio.clone())
@@ -292,10 +294,7 @@ fn logger(program: &Path, dir: &Path, host: &Host) -> io::Result<Child> {
     let (log, config) = (format!("{}.log", host.base), format!("{}.config", host.base));
     let mut command = Command::new(program);
     command.args(&host.arguments).args(["-x", "0", "-h", &host.name, "-l", &log, "-c", &config, &host.base]);
-    if !dir.as_os_str().is_empty() {
-        command.current_dir(dir);
-    }
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
+    command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
 }
 
 #[derive(Debug)]
@@ -313,6 +312,13 @@ impl Logger {
         let pipe = self.control.as_mut().filter(|_| is_running).ok_or_else(ended)?;
         pipe.write_all(command.as_bytes()).map_err(|_| ended())
     }
+
+    /// Sends the last command, and closes the pipe.
+    fn send_last(&mut self, command: &str) -> Result<(), RecordError> {
+        let sent = self.send(command);
+        self.control = None;
+        sent
+    }
 }
 
 /// Recording: a pmlogger for each host. Dropping it stops the pmloggers, unless they were detached.
@@ -322,11 +328,19 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Makes pmlogger show its state to the user, with a dialog (`PM_REC_STATUS`).
+    fn logger(&mut self, host: RecordHost) -> Result<&mut Logger, RecordError> {
+        self.loggers.get_mut(host.0).ok_or(RecordError::NoHost)
+    }
+
+    /// Makes the pmlogger of a host, or each of them, show its state to the user, with a dialog (`PM_REC_STATUS`).
     ///
     /// # Errors
-    /// [`RecordError::Ended`] if a pmlogger has ended. The others get the request.
-    pub fn status(&mut self) -> Result<(), RecordError> {
+    /// [`RecordError::Ended`] if a pmlogger has ended or is no longer controlled. The others get the request.
+    /// [`RecordError::NoHost`].
+    pub fn status(&mut self, host: Option<RecordHost>) -> Result<(), RecordError> {
+        if let Some(host) = host {
+            return self.logger(host)?.send("?\n");
+        }
         let sent: Vec<_> = self.loggers.iter_mut().map(|logger| logger.send("?\n")).collect();
         sent.into_iter().collect()
     }
@@ -341,14 +355,33 @@ impl Recording {
         self.loggers.get(host.0).map(|logger| logger.child.id())
     }
 
+    /// Lets the pmlogger of a host continue without the application (`PM_REC_DETACH`).
+    ///
+    /// # Errors
+    /// [`RecordError::Ended`] if it has ended or is no longer controlled, [`RecordError::NoHost`].
+    pub fn detach_host(&mut self, host: RecordHost) -> Result<(), RecordError> {
+        self.logger(host)?.send_last("D\n")
+    }
+
     /// Lets every pmlogger continue without the application (`PM_REC_DETACH`).
     ///
     /// # Errors
     /// [`RecordError::Ended`] if a pmlogger has ended. The others continue.
     pub fn detach(mut self) -> Result<(), RecordError> {
-        let mut sent = Ok(());
-        for mut logger in self.loggers.drain(..) {
-            sent = sent.and(logger.send("D\n"));
+        let controlled = self.loggers.iter_mut().filter(|logger| logger.control.is_some());
+        let sent: Vec<_> = controlled.map(|logger| logger.send_last("D\n")).collect();
+        sent.into_iter().collect()
+    }
+
+    /// Ends the pmlogger of a host, and waits until its archive is complete (`PM_REC_OFF`).
+    ///
+    /// # Errors
+    /// [`RecordError::Ended`] if it had ended before or is no longer controlled, [`RecordError::NoHost`].
+    pub fn stop_host(&mut self, host: RecordHost) -> Result<(), RecordError> {
+        let logger = self.logger(host)?;
+        let sent = logger.send_last("Q\n");
+        if sent.is_ok() {
+            _ = logger.child.wait();
         }
         sent
     }
@@ -361,11 +394,21 @@ impl Recording {
         self.end()
     }
 
+    /// Ends every pmlogger that is still controlled.
     fn end(&mut self) -> Result<(), RecordError> {
-        let sent: Vec<_> = self.loggers.iter_mut().map(|logger| logger.send("Q\n")).collect();
-        for mut logger in self.loggers.drain(..) {
+        let controlled = self.loggers.iter_mut().filter(|logger| logger.control.is_some());
+        let sent: Vec<_> = controlled
+            .map(|logger| {
+                let sent = logger.send_last("Q\n");
+                (logger, sent)
+            })
+            .collect();
+        // All of them end at the same time.
+        let wait = |(logger, sent): (&mut Logger, _)| {
             _ = logger.child.wait();
-        }
+            sent
+        };
+        let sent: Vec<_> = sent.into_iter().map(wait).collect();
         sent.into_iter().collect()
     }
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 use pcp_context::{
     Context, EVENT_FLAGS, EVENT_MISSED, FetchGroup, GroupError, HostRole, LocalAgents, RecordError, RecordSetup,
@@ -100,6 +102,19 @@ fn a_recording() {
         assert_eq!(ended, [None, None], "{}", said());
         has_records(&archive) && has_records(&first)
     });
+    // A dialog needs a display. Without one, pmlogger writes to its log.
+    recording.status(Some(default)).unwrap();
+    wait_for("the report of a pmlogger", || said().contains("has been in progress"));
+    recording.stop_host(host).unwrap();
+    let [Some(status), None] = recording.ended()[..] else { panic!("{:?}", recording.ended()) };
+    assert!(status.success(), "{status}");
+    for error in [recording.stop_host(host), recording.detach_host(host), recording.status(Some(host))] {
+        assert!(matches!(error, Err(RecordError::Ended(_))), "{error:?}");
+    }
+    assert!(recording.status(None).is_err());
+    let size = || std::fs::metadata(format!("{}.0", first.display())).unwrap().len();
+    let before = size();
+    wait_for("the pmlogger of the other host", || size() > before);
     recording.stop().unwrap();
     let checked = pcp.run("pmlogcheck", [&first]);
     assert!(checked.status.success(), "{checked:?}");
@@ -111,6 +126,35 @@ fn a_recording() {
     assert!(list.contains("Creator: pmval "), "{list}");
     let dumped = pcp.run("pmafm", [folio.to_str().unwrap(), "repeat", "pmdumplog", "-l"]).text;
     assert_eq!(dumped.matches("Log Label").count(), 2, "{dumped}");
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_detached_pmlogger() {
+    let pmcd = Pcp::required().pmcd().start();
+    let dir = tempfile::tempdir().unwrap();
+    let mut setup = RecordSetup::new(dir.path().join("folio"), "me", Replay::None).unwrap();
+    let name = format!("127.0.0.1:{}", pmcd.port());
+    let hosts = [HostRole::Default, HostRole::Named].map(|role| setup.add_host(&name, role).unwrap());
+    for host in hosts {
+        setup.config(host).unwrap().write_all(b"log mandatory on 100 msec { pmcd.numagents }\n").unwrap();
+    }
+    setup.argument(None, "-u");
+    let archives = hosts.map(|host| format!("{}.0", setup.archive(host).unwrap().display()));
+    let mut recording = setup.start().unwrap();
+    let size = |at: usize| std::fs::metadata(&archives[at]).map_or(0, |file| file.len());
+    wait_for("records of two pmloggers", || size(0) > 300 && size(1) > 300);
+    let [ended, detached] = hosts.map(|host| recording.process(host).unwrap());
+    recording.detach_host(hosts[1]).unwrap();
+    assert!(matches!(recording.stop_host(hosts[1]), Err(RecordError::Ended(_))));
+    recording.stop().unwrap();
+    assert!(!Path::new(&format!("/proc/{ended}")).exists());
+    let before = size(1);
+    wait_for("the detached pmlogger", || size(1) > before);
+    // It is a child of this process, whose parent no longer waits for it.
+    let state = || std::fs::read_to_string(format!("/proc/{detached}/stat")).unwrap_or_default();
+    assert!(Command::new("kill").arg(detached.to_string()).status().unwrap().success());
+    wait_for("the end of the detached pmlogger", || state().contains(") Z "));
 }
 
 #[test]
