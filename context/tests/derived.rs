@@ -16,6 +16,30 @@ const METRICS: usize = 60;
 /// Largest total size of an archive's files, in bytes.
 const SMALL: u64 = 400_000;
 
+/// Expressions over a metric `X` besides those that every metric has. Each metric has a few of them.
+const FORMS: [&str; 20] = [
+    "matchinst(/a/, X)",
+    "matchinst(!/[0-9]/, X)",
+    "avg(matchinst(/^[a-d]/, X))",
+    "defined(X) ? X : 1",
+    "delta(X) > 0 ? delta(X) : 0",
+    "count(X) ? sum(X) : 0",
+    "sum(delta(X))",
+    "instant(delta(X))",
+    "-delta(X)",
+    "X * 1.5",
+    "instant(X) - 1000000000",
+    "instant(X) != 0",
+    "instant(X) > 3 && instant(X) < 100000",
+    "instant(X) >= 5 || instant(X) == 2",
+    "rescale(X, \"Kbyte\")",
+    "rescale(X, \"sec\")",
+    "rescale(X, \"count x 10^3\")",
+    "instant(X) * mkconst(2, type=\"u32\", semantics=\"instant\")",
+    "mkconst(5, units=\"Mbyte\") + mkconst(7, units=\"Kbyte\") + 0 * count(X)",
+    "novalue(type=\"32\") + count(X)",
+];
+
 /// Archives that are left out. Most have values whose encoding does not match their type: these are errors here, and
 /// wrong values in libpcp. `bug_v2` has an instance of a singular metric. In `all-irix-6.5.25`, libpcp returns an error
 /// for a sum of two deltas, although each delta has values.
@@ -48,8 +72,9 @@ fn is_number(desc: &Desc) -> bool {
     matches!(desc.ty, Type::I32 | Type::U32 | Type::I64 | Type::U64 | Type::Float | Type::Double)
 }
 
-/// Returns names and expressions over the metrics of an archive. Leaves out `rate` before PCP 7. Also leaves out `max`
-/// and `min` without values, and ternaries, which differ from every version of libpcp.
+/// Returns names and expressions over the metrics of an archive. Leaves out what differs from libpcp: `rate` before
+/// PCP 7; `max` and `min`, which have a value there without values to compare; `!`, which leaves bytes of fractions
+/// undefined there; and `scalar`, with which it ends the process.
 fn definitions(context: &mut Context) -> Vec<(String, String)> {
     let is_newer = Pcp::required().version() >= Version(7, 0, 0);
     let mut names = context.traverse("").unwrap();
@@ -64,7 +89,8 @@ fn definitions(context: &mut Context) -> Vec<(String, String)> {
     let step = metrics.len() / METRICS + 1;
     let metrics: Vec<_> = metrics.into_iter().step_by(step).collect();
     let mut expressions = Vec::new();
-    for (name, desc) in &metrics {
+    for ((name, desc), nth) in metrics.iter().zip(0..) {
+        expressions.extend(FORMS.iter().skip(nth % 3).step_by(3).map(|form| form.replace('X', name)));
         for function in ["delta", "instant", "avg", "count", "sum"] {
             expressions.push(format!("{function}({name})"));
         }
@@ -72,6 +98,10 @@ fn definitions(context: &mut Context) -> Vec<(String, String)> {
         expressions.push(format!("-{name}"));
         expressions.push(format!("{name} * 3"));
         expressions.push(format!("delta({name}) + delta({name})"));
+        if !is_newer {
+            // With it, libpcp 7.2.1 ends the process.
+            expressions.push(format!("delta(instant({name}))"));
+        }
         if is_newer {
             expressions.push(format!("rate({name})"));
             expressions.push(format!("rate({name}) / 2"));
