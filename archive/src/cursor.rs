@@ -22,6 +22,15 @@ pub enum Direction {
     Backward,
 }
 
+impl Direction {
+    pub(crate) fn opposite(self) -> Direction {
+        match self {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        }
+    }
+}
+
 /// Position in an archive, and the reader of its records.
 #[derive(Debug)]
 pub struct Cursor<'a> {
@@ -388,6 +397,34 @@ impl<'a> Cursor<'a> {
         }
         self.is_marked = false;
         self.step(direction, extent)
+    }
+}
+
+impl Archive {
+    /// Returns whether a time is between two archives. Metrics have no values then, although a cursor that goes backward
+    /// from this time meets no `<mark>` before the records of the earlier archive.
+    ///
+    /// # Errors
+    /// Errors of [`Archive::end`].
+    pub fn is_gap(&self, time: Stamp) -> Result<bool> {
+        self.mark_behind(time, Direction::Forward).map(|mark| mark.is_some())
+    }
+
+    /// Returns the `<mark>` between two archives that reading in a direction from a time must have passed: the time is
+    /// in the gap between them, and the cursor skips the `<mark>` because it is on the other side of the time.
+    pub(crate) fn mark_behind(&self, time: Stamp, direction: Direction) -> Result<Option<Stamp>> {
+        let later = self.logs.partition_point(|log| log.label.start <= time);
+        let earlier = later.checked_sub(1).and_then(|nth| self.logs.get(nth));
+        let (Some(earlier), Some(later)) = (earlier, self.logs.get(later)) else { return Ok(None) };
+        let end = earlier.end()?;
+        Ok(Some(match direction {
+            Direction::Forward => after(end),
+            Direction::Backward => before(later.label.start),
+        })
+        .filter(|mark| match direction {
+            Direction::Forward => *mark < time,
+            Direction::Backward => time > end && *mark > time,
+        }))
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use pcp_archive::{Archive, Create};
+use pcp_archive::{Archive, Create, Interpolation, Marks, Rule};
 use pcp_pdu::event::Stamp;
+use pcp_pdu::profile::Profile;
 use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Desc, Error, PmId, Semantics, Type, Units};
 
@@ -51,6 +52,34 @@ fn all_archives_in_a_directory() {
     assert_eq!(times(&Archive::open(twice).unwrap()), expected);
     write(&dir.path().join("z"), 200);
     assert_eq!(Archive::open(dir.path()).unwrap_err().code(), Error::LOGOVERLAP);
+}
+
+/// The time between two archives is a gap, whether a grid begins in it or crosses it.
+#[test]
+fn no_value_between_two_archives() {
+    let dir = tempfile::tempdir().unwrap();
+    for second in [100, 200, 300] {
+        write(&dir.path().join(format!("at{second}")), second);
+    }
+    let archive = Archive::open(dir.path()).unwrap();
+    let pmid = archive.metadata().names().pmid(b"a.b").unwrap();
+    for rule in [Rule::Before632, Rule::Since632] {
+        let rules = Interpolation::new().rule(rule);
+        let count = |origin: i64, step: i64, fetches: usize, rules: Interpolation| {
+            let mut values = archive.interpolator(&[pmid], &Profile::default(), rules);
+            values.seek(Stamp { seconds: origin, nanoseconds: 0 }, step * 1_000_000_000);
+            let each =
+                (0..fetches).map(|_| values.fetch().unwrap().unwrap().sets().map(|set| set.values().len()).sum());
+            each.collect::<Vec<usize>>()
+        };
+        assert_eq!(count(100, 50, 5, rules), [1, 0, 1, 0, 1]);
+        assert_eq!(count(300, -50, 5, rules), [1, 0, 1, 0, 1]);
+        assert_eq!(count(150, 50, 4, rules), [0, 1, 0, 1]);
+        assert_eq!(count(250, -50, 4, rules), [0, 1, 0, 1]);
+        let ignored = rules.marks(Marks::Ignored);
+        assert_eq!(count(150, 50, 4, ignored), [1; 4]);
+        assert_eq!(count(250, -50, 4, ignored), [1; 4]);
+    }
 }
 
 /// A directory that contains itself by a link, and an archive whose files are links to themselves.

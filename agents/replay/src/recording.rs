@@ -230,9 +230,8 @@ impl Recording {
         if from.is_none() {
             self.values.clear();
         }
-        self.cursor.seek(to);
         let mut seen: HashMap<PmId, Readings> = HashMap::new();
-        let outcome = self.search(from, &mut seen);
+        let outcome = self.search(from, to, &mut seen);
         if outcome.is_err() {
             // What follows the values before a damaged record is unknown.
             self.values.clear();
@@ -244,8 +243,18 @@ impl Recording {
         outcome
     }
 
-    /// Searches the records before the cursor, back to a time.
-    fn search(&mut self, from: Option<Stamp>, seen: &mut HashMap<PmId, Readings>) -> Result<(), ArchiveError> {
+    /// Searches the records before a time, back to another one.
+    fn search(
+        &mut self,
+        from: Option<Stamp>,
+        to: Stamp,
+        seen: &mut HashMap<PmId, Readings>,
+    ) -> Result<(), ArchiveError> {
+        if self.archive.is_gap(to)? {
+            self.values.clear();
+            return Ok(());
+        }
+        self.cursor.seek(to);
         let mut left = SEARCHED_BYTES;
         for _ in 0..SEARCHED {
             let Some(record) = self.cursor.backward()? else { break };
@@ -430,6 +439,30 @@ mod tests {
         let archive: &'static Archive = Box::leak(Box::new(Archive::open(dir.join("a")).unwrap()));
         let metrics = Metrics::original(archive.metadata(), Domain::new(60).unwrap(), "replay.domain60");
         Recording::new(archive, &metrics).unwrap()
+    }
+
+    #[test]
+    fn no_values_between_two_archives() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, second) in [("a", 100), ("b", 120)] {
+            let mut writer = Create::new("host").create(dir.path().join(name)).unwrap();
+            let (ty, semantics) = (Type::U32, Semantics::Discrete);
+            let desc = Desc { pmid: pmid(1), ty, indom: None, semantics, units: Units::NONE };
+            writer.metric(&desc.into(), &[b"a.second"]).unwrap();
+            let mut values = ResultWriter::new();
+            values.begin();
+            values.begin_set(Some(pmid(1)));
+            values.push(None, Type::U32, Atom::U32(second)).unwrap();
+            values.end_set(Ok(()));
+            writer.values(at(second), &mut values).unwrap();
+            writer.finish().unwrap();
+        }
+        let archive: &'static Archive = Box::leak(Box::new(Archive::open(dir.path()).unwrap()));
+        let metrics = Metrics::original(archive.metadata(), Domain::new(60).unwrap(), "replay.domain60");
+        let mut recording = Recording::new(archive, &metrics).unwrap();
+        for (seconds, expected) in [(0, &[100][..]), (10, &[]), (20, &[120]), (10, &[]), (0, &[100]), (20, &[120])] {
+            assert_eq!(values(&mut recording, 0, seconds), expected, "{seconds}");
+        }
     }
 
     fn values(recording: &mut Recording, round: u64, seconds: u64) -> Vec<u32> {

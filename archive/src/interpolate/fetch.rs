@@ -159,7 +159,7 @@ impl<'a> Interpolator<'a> {
     /// Discards all that was read, and starts at a time.
     fn place(&mut self, time: Stamp) -> Result {
         self.table.clear();
-        self.reach.seek(time);
+        self.reach.seek(time, self.direction())?;
         self.active.clear();
         self.buried.clear();
         self.is_placed = true;
@@ -197,7 +197,7 @@ impl<'a> Interpolator<'a> {
             })
             .count();
         self.table.pending = self.table.alive(at, is_wanted).saturating_sub(known);
-        let against = opposite(direction);
+        let against = direction.opposite();
         while self.table.pending > 0 && !self.reach.is_done(against) && !self.reach.has_mark(at, against) {
             self.reach.read(against, Some(at), &mut self.table)?;
         }
@@ -405,13 +405,6 @@ impl Series {
                 self.events.truncate(before + 1);
             }
         }
-    }
-}
-
-fn opposite(direction: Direction) -> Direction {
-    match direction {
-        Direction::Forward => Direction::Backward,
-        Direction::Backward => Direction::Forward,
     }
 }
 

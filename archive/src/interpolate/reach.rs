@@ -60,14 +60,33 @@ impl<'a> Reach<'a> {
         seconds_between(self.start, time)
     }
 
-    /// Starts again at a time.
-    pub(super) fn seek(&mut self, time: Stamp) {
+    /// Starts again at a time, from which a grid goes in a direction.
+    ///
+    /// # Errors
+    /// Errors of [`Archive::end`](crate::Archive::end).
+    pub(super) fn seek(&mut self, time: Stamp, direction: Direction) -> Result {
         self.ahead.seek(time);
         self.behind.seek(time);
         (self.high, self.low) = (f64::NEG_INFINITY, f64::INFINITY);
         (self.is_end, self.is_start) = (false, false);
         self.marks.clear();
         (self.epoch, self.from) = (0, time);
+        let mark = self.ahead.archive().mark_behind(time, direction)?;
+        if let Some(mark) = mark.filter(|_| self.marks_mean == Marks::Separate) {
+            self.add_mark(self.seconds(mark), direction.opposite());
+        }
+        Ok(())
+    }
+
+    /// Adds a `<mark>` at an end of the range.
+    fn add_mark(&mut self, time: f64, direction: Direction) {
+        match direction {
+            Direction::Forward => self.marks.push_back(time),
+            Direction::Backward => {
+                self.marks.push_front(time);
+                self.epoch -= 1;
+            }
+        }
     }
 
     /// Allows reading on in an archive that has grown.
@@ -163,13 +182,7 @@ impl<'a> Reach<'a> {
             }
         }
         if self.marks_mean == Marks::Separate {
-            match direction {
-                Direction::Forward => self.marks.push_back(time),
-                Direction::Backward => {
-                    self.marks.push_front(time);
-                    self.epoch -= 1;
-                }
-            }
+            self.add_mark(time, direction);
         }
         Ok(())
     }

@@ -157,6 +157,12 @@ impl Findings {
             if is_damaged || is_marked {
                 self.known += 1;
             } else if let Some(difference) = self.grid(meta, ours, theirs, is_swapped) {
+                // Before libpcp has read the last one of several archives, it may return a sample after the end.
+                let is_end = difference.contains("ours Some(\"error -12370\")");
+                if is_end && (archive.contains("/multi") || archive.contains(',')) {
+                    self.known += 1;
+                    continue;
+                }
                 let grid = ours.lines().next().unwrap_or_default();
                 self.differences.push(format!("{what}: {grid}: {difference}"));
             }

@@ -21,7 +21,7 @@ fn limit() -> u64 {
     if std::env::var_os("ARCHIVES").is_some_and(|what| what == "all") { 20 * SMALL } else { SMALL }
 }
 
-/// Returns the small archives of PCP's tests: at least 80 of all kinds.
+/// Returns the small archives of PCP's tests: at least 80 of all kinds, and several as one.
 fn archives() -> Vec<PathBuf> {
     let dir = Pcp::required().testsuite().join("archives");
     let mut found = Vec::new();
@@ -34,6 +34,20 @@ fn archives() -> Vec<PathBuf> {
         }
     }
     assert!(found.len() > 80, "only {} small archives are in {}", found.len(), dir.display());
+    // Several archives as one: directories, and lists of bases.
+    let lists: [&[&str]; 7] = [
+        &["multi"],
+        &["multi-xz"],
+        &["multi-xz-1k"],
+        &["multi/20150508.11.57", "multi/20150508.11.44"],
+        &["multi/20150508.11.46", "multi/20150508.11.46", "multi/20150508.11.50"],
+        &["mark_no_mark_0", "mark_no_mark_1"],
+        &["diff1", "diff2"],
+    ];
+    for list in lists {
+        let paths: Vec<String> = list.iter().map(|base| dir.join(base).display().to_string()).collect();
+        found.push(PathBuf::from(paths.join(",")));
+    }
     found.sort();
     found
 }

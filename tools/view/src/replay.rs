@@ -102,6 +102,10 @@ impl<'a> Replay<'a> {
         if from.is_some_and(|from| from > to) {
             self.values.clear();
         }
+        if self.archive.is_gap(to)? {
+            self.values.clear();
+            return Ok(());
+        }
         self.cursor.seek(to);
         let wanted: usize = self.metrics.iter().map(Vec::len).sum();
         let mut seen: HashMap<PmId, Readings> = HashMap::new();
@@ -258,6 +262,11 @@ mod tests {
 
     /// Writes the seconds from 1 to 100, with a mark at 50, and another metric every ten seconds.
     fn write(base: &std::path::Path) {
+        write_from(base, 1);
+    }
+
+    /// Writes the seconds from one on up to the next hundred, as [`write`] does.
+    fn write_from(base: &std::path::Path, first: u32) {
         let mut writer = Create::new("host").create(base).unwrap();
         let pmids = [1, 2].map(|item| PmId::from_word(253 << 22 | item).unwrap());
         for (pmid, name) in pmids.iter().zip(["a.second", "a.ten"]) {
@@ -267,7 +276,7 @@ mod tests {
         }
         writer.text(Subject::Metric(pmids[0]), TextKind::Help, b"Seconds.\n\x1bAll of them.\n").unwrap();
         let mut values = ResultWriter::new();
-        for second in 1..=100_u32 {
+        for second in first..=first.next_multiple_of(100) {
             let time = Stamp { seconds: second.into(), nanoseconds: 0 };
             if second == 50 {
                 writer.mark(time).unwrap();
@@ -282,6 +291,21 @@ mod tests {
             writer.values(time, &mut values).unwrap();
         }
         writer.finish().unwrap();
+    }
+
+    #[test]
+    fn no_values_between_two_archives() {
+        let dir = tempfile::tempdir().unwrap();
+        write_from(&dir.path().join("a"), 81);
+        write_from(&dir.path().join("b"), 121);
+        let archive = Archive::open(dir.path()).unwrap();
+        let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
+        assert_eq!(step(&mut replay), all(91, &[91, 90]));
+        assert_eq!(step(&mut replay), (101, vec![]));
+        assert_eq!(step(&mut replay), (111, vec![]));
+        assert_eq!(step(&mut replay), all(121, &[121]));
+        replay.steer(Steer::Back);
+        assert_eq!(step(&mut replay), (111, vec![]));
     }
 
     #[test]
