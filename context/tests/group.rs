@@ -279,8 +279,10 @@ fn archives() -> Vec<PathBuf> {
         "wrap",
         "procsched",
         "kenj-pc-1",
+        "multi",
     ];
-    names.iter().map(|name| dir.join(name)).collect()
+    let list = ["diff2", "diff1"].map(|name| dir.join(name).display().to_string()).join(",");
+    names.iter().map(|name| dir.join(name)).chain([PathBuf::from(list)]).collect()
 }
 
 #[test]
