@@ -40,6 +40,7 @@ fn reports_as_pmclient() {
         ("20130706", &["-t", "0", "-s", "3", "-S", "-5min"]),
         ("kenj-pc-1", &["-t", "10min", "-s", "0"]),
         ("kenj-pc-1", &["-t", "1min", "-s", "20"]),
+        ("multi", &["-t", "7sec", "-s", "40"]),
     ] {
         let path = dir.join(archive);
         let arguments = |command: &mut Command| {
