@@ -19,7 +19,7 @@ use crate::inbox::Inbox;
 use crate::metric::{LAST_CLUSTER, Metric, serial};
 use crate::pool::{self, Crowd, Pool};
 use crate::reader::{Defaults, Reader, Report};
-use crate::scan::Scans;
+use crate::scan::{Scans, Waiting};
 use crate::source::{Source, Waits};
 use crate::table::Table;
 
@@ -27,6 +27,7 @@ use crate::table::Table;
 #[derive(Debug)]
 pub(crate) struct Sources {
     scans: Scans,
+    waiting: Waiting,
     clusters: Table,
     /// Place 0 is the agent's own cluster.
     by_cluster: Vec<Option<Source>>,
@@ -71,6 +72,7 @@ impl Sources {
         let clusters = clusters.beginning_with("control");
         Ok(Sources {
             scans: Scans::new(dir),
+            waiting: Waiting::default(),
             clusters,
             by_cluster: vec![None],
             defaults: Arc::new(defaults),
@@ -132,9 +134,15 @@ impl Sources {
     pub(crate) fn refresh(&mut self) {
         let now = Instant::now();
         self.adopt_all();
-        if let Some(found) = self.scans.refresh(now) {
+        let may_wait = self.waiting.may(now);
+        if let Some(found) = self.scans.refresh(now, may_wait) {
             let added = self.update(found, Instant::now());
-            self.wait(added);
+            if may_wait {
+                self.wait(added);
+            }
+        }
+        if may_wait {
+            self.waiting.waited(now, now.elapsed());
         }
     }
 
