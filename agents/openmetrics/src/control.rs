@@ -27,6 +27,8 @@ const LATE: Item = Item::new(CLUSTER, 22);
 const STATE: Item = Item::new(CLUSTER, 23);
 const ERRORS: Item = Item::new(CLUSTER, 24);
 const ERROR: Item = Item::new(CLUSTER, 25);
+const MEMORY: Item = Item::new(CLUSTER, 26);
+const LIMITS_MEMORY: Item = Item::new(CLUSTER, 27);
 
 /// Adds the metrics below a name.
 pub(crate) fn show(dynamic: &mut Dynamic, root: &str, likeness: Likeness) -> std::result::Result<(), Mistake> {
@@ -100,13 +102,26 @@ fn more(root: &str) -> Vec<MetricDef> {
     errors.counter().units(Units::COUNT).help("Readings of each source that failed", "");
     let mut error = of_sources("error", ERROR, Type::String);
     error.help("Why the last reading of each source failed that did", "Empty if none has failed.");
-    vec![age, duration, bytes, samples, left_out, refused, late, state, errors, error]
+    let mut memory = of_sources("memory", MEMORY, Type::U64);
+    memory.units(Units::BYTES).help(
+        "Memory for the metrics, instances and samples of each source",
+        "An estimate, which the limit of the option --memory applies to.",
+    );
+    let mut short = MetricDef::new(format!("{root}.control.limits.memory"), LIMITS_MEMORY, Type::U64);
+    short.counter().units(Units::COUNT).help(
+        "Metrics, instances and samples that were left out of documents because memory was short",
+        "All sources together get the memory of the option --memory. Those that need most of it lose instances first.",
+    );
+    vec![memory, short, age, duration, bytes, samples, left_out, refused, late, state, errors, error]
 }
 
 /// Puts the values of a metric.
 pub(crate) fn fetch(item: Item, sources: &Sources, debug: u32, out: &mut Values<'_>) -> Result {
     if item == DEBUG {
         return out.put(debug);
+    }
+    if item == LIMITS_MEMORY {
+        return out.put(sources.budget().left_out());
     }
     let all = Inst::new(0);
     let sum = |of: fn(&crate::source::Figures) -> std::time::Duration| -> std::time::Duration {
@@ -143,6 +158,7 @@ pub(crate) fn fetch(item: Item, sources: &Sources, debug: u32, out: &mut Values<
             LATE => out.put_inst(inst, u32::from(source.is_late))?,
             STATE => out.put_inst(inst, source.state())?,
             ERRORS => out.put_inst(inst, figures.errors)?,
+            MEMORY => out.put_inst(inst, figures.memory as u64)?,
             ERROR => out.put_inst(inst, figures.error.as_str())?,
             _ => return Err(Error::PMID),
         }

@@ -7,17 +7,22 @@ use std::{fmt, str};
 
 /// Bytes of each document that the shared limit does not count. Most documents are shorter.
 const FREE: usize = 1 << 20;
-/// Shared limit of all documents, in bytes beyond [`FREE`]. A single document may be longer: its own limit holds.
+/// Largest shared limit of all documents, in bytes beyond [`FREE`]. A single document may be longer: its own limit holds.
 const MOST: usize = 256 << 20;
 /// Smallest number of bytes by which a document grows.
 const STEP: usize = 16 << 10;
 
-static SHARED: Account = Account { used: AtomicUsize::new(0), most: MOST };
+static SHARED: Account = Account { used: AtomicUsize::new(0), most: AtomicUsize::new(MOST) };
 
 /// Number of bytes that documents use together.
 struct Account {
     used: AtomicUsize,
-    most: usize,
+    most: AtomicUsize,
+}
+
+/// Lowers the shared limit of all documents.
+pub(crate) fn limit(bytes: usize) {
+    SHARED.most.fetch_min(bytes, Relaxed);
 }
 
 /// A document, or a part of one.
@@ -147,11 +152,11 @@ impl Account {
     /// Counts a document that grows. It may use more than the limit while no other document is counted.
     fn count(&self, before: usize, now: usize) -> io::Result<()> {
         let more = now.saturating_sub(before);
+        let most = self.most.load(Relaxed);
         let grown = self.used.fetch_update(Relaxed, Relaxed, |used| {
             let sum = used.checked_add(more)?;
-            (more == 0 || sum <= self.most || used == before).then_some(sum)
+            (more == 0 || sum <= most || used == before).then_some(sum)
         });
-        let most = self.most;
         let full =
             |_| io::Error::new(io::ErrorKind::OutOfMemory, format!("all long documents need more than {most} bytes"));
         grown.map(drop).map_err(full)
@@ -165,7 +170,7 @@ mod tests {
 
     /// An account of its own, because other tests use the shared one.
     fn account(most: usize) -> &'static Account {
-        Box::leak(Box::new(Account { used: AtomicUsize::new(0), most }))
+        Box::leak(Box::new(Account { used: AtomicUsize::new(0), most: AtomicUsize::new(most) }))
     }
 
     #[test]

@@ -50,6 +50,16 @@ impl<T: Copy> Keys<T> {
         self.entries.len()
     }
 
+    /// Returns the memory for a key, in bytes: its text, its entry, its number, and its place in the order of samples.
+    pub(crate) fn bytes_of(key: &str) -> usize {
+        key.len() + size_of::<Entry<T>>() + 4 * size_of::<u32>()
+    }
+
+    /// Returns the memory for all keys, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len() + self.entries.len() * Keys::<T>::bytes_of("")
+    }
+
     /// Returns the key with a number, and the key's value.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<(&str, T)> {
@@ -90,6 +100,23 @@ impl<T: Copy> Keys<T> {
         }
     }
 
+    /// Replaces all values, and removes the keys without a new one. The remaining keys get new numbers, which replace the
+    /// old ones in `numbers`.
+    pub(crate) fn replace(&mut self, numbers: &mut Vec<u32>, value: impl Fn(T) -> Option<T>) {
+        let before = std::mem::replace(self, Keys::new());
+        let mut new = vec![u32::MAX; before.len()];
+        for (number, new) in (0..).zip(&mut new) {
+            let Some((key, old)) = before.get(number) else { continue };
+            if let Some(value) = value(old) {
+                *new = self.add(key, value);
+            }
+        }
+        numbers.retain_mut(|number| {
+            *number = new.get(*number as usize).copied().unwrap_or(u32::MAX);
+            *number != u32::MAX
+        });
+    }
+
     /// Gives back memory that is not needed.
     pub(crate) fn shrink(&mut self) {
         self.text.shrink_to_fit();
@@ -113,5 +140,9 @@ mod tests {
         keys.keep(&mut order);
         assert_eq!((order, keys.len()), ([0, 1, 0, 2], 3));
         assert_eq!((keys.find("key999"), keys.get(1), keys.find("key7")), (Some(1), Some(("key999", 999)), None));
+        let mut order = vec![1, 0, 2, 1, 0];
+        keys.replace(&mut order, |value| (value != 5).then_some(value + 1));
+        assert_eq!((order, keys.len(), keys.bytes() > 0), (vec![0, 1, 0], 2, true));
+        assert_eq!((keys.find("key5"), keys.get(0), keys.get(1)), (None, Some(("key999", 1000)), Some(("key0", 1))));
     }
 }

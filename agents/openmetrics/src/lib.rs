@@ -10,6 +10,7 @@
 //! in files of the same format (`table`).
 
 mod body;
+mod budget;
 mod check;
 mod compact;
 mod config_dir;

@@ -4,19 +4,21 @@
 //! costs a comparison with the expected key, and the conversion of its value. Any other sample is looked up by its key.
 //! Only samples with new keys are parsed.
 
+mod upkeep;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use exposition::{Line, Lines, Sample as Parsed};
-use hashbrown::HashMap;
 use pmapi::{Item, LabelSet};
 use tracing::{debug, info, warn};
 
+use crate::budget::Share;
 use crate::keys::{Keys, Target};
 use crate::labels::Labels;
 use crate::metadata::{Block, Samples, is_name};
 use crate::metric::{
-    HELP, HELPS, Likeness, METRICS, Metric, More, NAME, NO_SLOT, Named, Sample, Shape, cut, fitting, new_slot, serial,
+    HELP, HELPS, Likeness, METRICS, Metric, More, NAME, NO_SLOT, Named, Sample, Shape, cut, new_slot, serial,
 };
 use crate::naming::{self, Naming};
 use crate::store::Store;
@@ -53,6 +55,10 @@ pub(crate) struct Model {
     pub(crate) likeness: Likeness,
     instances: usize,
     left_out: u64,
+    /// Memory of the model, as a part of that of all sources.
+    pub(crate) share: Share,
+    /// Metrics, instances and samples of the current document that were left out because memory is short.
+    short: u64,
 }
 
 /// A metric, and the data needed to add instances to it.
@@ -87,6 +93,13 @@ impl Model {
         Model { store: Some(Arc::clone(store)), is_loaded: false, cluster, ..Model::unsaved(source, limit) }
     }
 
+    /// Gives memory back, if the source uses too much of it. Returns the metrics that are left of the published ones.
+    pub(crate) fn give_back(&mut self) -> Option<Arc<[Arc<Metric>]>> {
+        let target = self.share.target()?;
+        self.cut(target);
+        Some(self.list())
+    }
+
     /// Reads the table of the metrics, once. Must be called before a document is read.
     ///
     /// # Errors
@@ -119,13 +132,15 @@ impl Model {
             likeness: Likeness::Better,
             instances: 0,
             left_out: 0,
+            share: Share::default(),
+            short: 0,
         }
     }
 
     /// Reads a document, and returns its values. Reading ends at the first line that is refused.
     pub(crate) fn read(&mut self, text: &str, rules: &Rules) -> Sample {
         let begin = Instant::now();
-        self.left_out = 0;
+        (self.left_out, self.short) = (0, 0);
         self.values.clear();
         self.values.resize(self.slots as usize, Value::Absent);
         let outcome = self.lines(text.strip_prefix('\u{feff}').unwrap_or(text), rules);
@@ -134,17 +149,15 @@ impl Model {
             self.forget_keys();
             self.shrink();
         }
-        let metrics = &self.metrics;
-        let list =
-            self.list.get_or_insert_with(|| metrics.iter().map(|metric| Arc::clone(&metric.published)).collect());
+        self.share.leave_out(&self.source, self.short);
         Sample {
-            metrics: Arc::clone(list),
+            metrics: self.list(),
             values: std::mem::take(&mut self.values),
             taken: begin,
             parsing: begin.elapsed(),
             bytes: text.len() as u64,
             lines: outcome.lines,
-            left_out: self.left_out,
+            left_out: self.left_out + self.short,
             refused: outcome.refused.map(|(line, reason)| (line, cut(&reason, REASON).to_owned())),
             reordered: outcome.reordered,
         }
@@ -179,8 +192,10 @@ impl Model {
                         outcome.lines += 1;
                         outcome.reordered = true;
                         self.put(target, sample.value());
-                        self.expect(cursor, number);
-                        cursor += 1;
+                        if let Some(number) = number {
+                            self.expect(cursor, number);
+                            cursor += 1;
+                        }
                         if rules.exemplars == Exemplars::Metrics && !sample.rest().is_empty() {
                             self.exemplar(line, rules);
                         }
@@ -216,9 +231,12 @@ impl Model {
     }
 
     fn expect(&mut self, cursor: usize, number: u32) {
+        // Of a document that repeats samples very often, the order is not kept.
+        let has_room = self.order.len() <= 2 * self.known.len() + SPARE;
         match self.order.get_mut(cursor) {
             Some(expected) => *expected = number,
-            None => self.order.push(number),
+            None if has_room => self.order.push(number),
+            None => {}
         }
     }
 
@@ -231,17 +249,39 @@ impl Model {
         }
     }
 
-    /// Returns the target of a sample, and the number of its key.
+    /// Returns the target of a sample, and the number of its key, if it has one.
     ///
     /// # Errors
     /// The reason why the document must not be read further.
-    fn sample(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<(u32, Target), String> {
+    fn sample(
+        &mut self,
+        sample: &Parsed<'_>,
+        block: &Block<'_>,
+        rules: &Rules,
+    ) -> Result<(Option<u32>, Target), String> {
         let key = sample.key();
         if let Some(number) = self.known.find(key) {
-            return Ok((number, self.known.get(number).map_or(Target::Excluded, |(_, target)| target)));
+            let target = self.known.get(number).map_or(Target::Excluded, |(_, target)| target);
+            return Ok((Some(number), target));
+        }
+        // If memory is short, this document gets no more of it. Nothing is known about the sample next time.
+        if self.short > 0 || !self.share.take(Keys::<Target>::bytes_of(key)) {
+            self.short += 1;
+            return Ok((None, Target::Excluded));
         }
         let target = self.target(sample, block, rules)?;
-        Ok((self.known.add(key, target), target))
+        if self.short > 0 {
+            self.share.give(Keys::<Target>::bytes_of(key));
+            return Ok((None, Target::Excluded));
+        }
+        Ok((Some(self.known.add(key, target)), target))
+    }
+
+    /// Takes memory. Counts what is left out otherwise.
+    fn take(&mut self, bytes: usize) -> bool {
+        let taken = self.share.take(bytes);
+        self.short += u64::from(!taken);
+        taken
     }
 
     fn target(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<Target, String> {
@@ -282,6 +322,12 @@ impl Model {
             true if name.len() > NAME => return Ok(self.leave_out(name, "its name is too long")),
             true => {}
         }
+        let (oneline, text) = block.help();
+        let (oneline, text) = (cut(&oneline, HELP), cut(&text, HELP));
+        let (of_labels, notes) = labels.of_metric();
+        if !self.take(upkeep::of_metric(name, oneline, text, of_labels.len() + notes.len())) {
+            return Ok(None);
+        }
         let number = self.items.number(name).and_then(|number| u16::try_from(number).ok());
         let Some(number) = number.filter(|number| u32::from(*number) < METRICS) else {
             warn!(source = %self.source, "source {}: metric {name} is left out: {METRICS} at most", self.source);
@@ -299,18 +345,15 @@ impl Model {
         let singular = is.singular || labels.included.is_none();
         let table = if singular { None } else { self.instance_table(number)?.map(Box::new) };
         let shape = if singular { Shape::Singular(NO_SLOT) } else { self.plural(table.as_deref()) };
-        let (oneline, text) = block.help();
-        let (labels, notes) = labels.of_metric();
         let metric = Metric {
             number,
             name: is.name.into(),
             ty: is.ty,
             semantics: is.semantics,
             units: is.units,
-            oneline: HELPS.shared(cut(&oneline, HELP)),
-            labels,
-            more: (!text.is_empty() || notes.len() > 0)
-                .then(|| Box::new(More { text: cut(&text, HELP).into(), notes })),
+            oneline: HELPS.shared(oneline),
+            labels: of_labels,
+            more: (!text.is_empty() || notes.len() > 0).then(|| Box::new(More { text: text.into(), notes })),
             shape,
         };
         debug!("source {}: metric {} has number {number}", self.source, metric.name);
@@ -330,7 +373,7 @@ impl Model {
         let mut instances = Named::default();
         if let Some(table) = table {
             naming::show_all(table, &mut instances, self.likeness);
-            self.instances += table.names(0).map(|name| 1 + name.len() / HEAVY).sum::<usize>();
+            self.instances += table.names(0).map(upkeep::cost).sum::<usize>();
         }
         Shape::Plural(Box::new(instances))
     }
@@ -342,10 +385,15 @@ impl Model {
         None
     }
 
-    fn instance_table(&self, number: u16) -> Result<Option<Table>, String> {
+    /// Reads the table of a metric's instances, as far as there is memory for them.
+    fn instance_table(&mut self, number: u16) -> Result<Option<Table>, String> {
         let Some(serial) = Item::try_new(self.cluster, number).and_then(serial) else { return Ok(None) };
         let Some(store) = &self.store else { return Ok(Some(Table::unsaved(usize::MAX))) };
-        Table::load(store, serial.get(), usize::MAX).map(Some).map_err(|e| e.to_string())
+        let mut table = Table::load(store, serial.get(), usize::MAX).map_err(|e| e.to_string())?;
+        let fitting = table.names(0).take_while(|name| self.share.take(upkeep::of_name(name))).count();
+        table.truncate(fitting);
+        self.short += table.missing() as u64;
+        Ok(Some(table))
     }
 
     /// Returns the instance that a sample belongs to.
@@ -363,9 +411,17 @@ impl Model {
         if by_labels {
             table.prefix();
         }
-        let (known, cost) = (table.find(&instance), 1 + instance.len() / HEAVY);
+        let (known, cost) = (table.find(&instance), upkeep::cost(&instance));
         let limit = if instance.len() <= LabelSet::MAX_JSON { self.limit } else { 0 };
         let has_room = known.is_some() || self.instances.saturating_add(cost) <= limit;
+        if known.is_none() && table.missing() > 0 {
+            self.short += 1;
+            return excluded;
+        }
+        if has_room && !self.share.take(upkeep::more_for(&metric.published, known, &instance, &naming)) {
+            self.short += 1;
+            return excluded;
+        }
         let Some(number) = has_room.then(|| table.number(&instance)).flatten() else {
             let (source, limit) = (&self.source, self.limit);
             let reason = if instance.len() > LabelSet::MAX_JSON { ", with shorter names" } else { "" };
@@ -430,66 +486,5 @@ impl Model {
             }
         }
         Target::Slot { slot, ty: metric.ty, metric: u16::try_from(at).unwrap_or(u16::MAX) }
-    }
-
-    /// Gives each metric the labels of its last sample, as PCP's agent does.
-    fn update_labels(&mut self) {
-        let mut labels: HashMap<u16, Vec<(&str, &str)>> = HashMap::new();
-        for number in &self.order {
-            let Some((_, Target::Slot { slot, metric, .. })) = self.known.get(*number) else { continue };
-            let Some(Some(pairs)) = self.naming.get(slot as usize) else { continue };
-            let Some(working) = self.metrics.get(metric as usize) else { continue };
-            let of = labels.entry(metric).or_insert_with(|| working.published.labels.iter().collect());
-            naming::merge(of, pairs);
-        }
-        let packed = labels.into_iter().map(|(metric, labels)| (metric, Labels::new(fitting(labels.into_iter()))));
-        let labels: Vec<(u16, Labels)> = packed.collect();
-        for (metric, labels) in labels {
-            let working = self.metrics.get_mut(metric as usize);
-            if let Some(working) = working.filter(|working| working.published.labels != labels) {
-                Arc::make_mut(&mut working.published).labels = labels;
-                self.list = None;
-            }
-        }
-    }
-
-    /// Makes the next document parse all samples again, because the rules or limits have changed.
-    pub(crate) fn reconsider(&mut self) {
-        self.known = Keys::new();
-        self.order.clear();
-    }
-
-    /// Removes the keys that are not in the last document, if there are many.
-    fn forget_keys(&mut self) {
-        if self.known.len() > 2 * self.order.len() + SPARE {
-            self.known.keep(&mut self.order);
-        }
-    }
-
-    /// Frees memory that the next documents do not need.
-    fn shrink(&mut self) {
-        self.known.shrink();
-        self.order.shrink_to_fit();
-        self.naming.shrink_to_fit();
-        self.values.shrink_to_fit();
-        self.metrics.shrink_to_fit();
-        self.items.shrink();
-        self.metrics.iter_mut().filter_map(|metric| metric.table.as_mut()).for_each(|table| table.shrink());
-        for metric in self.metrics.iter_mut().filter_map(|metric| Arc::get_mut(&mut metric.published)) {
-            if let Shape::Plural(instances) = &mut metric.shape {
-                instances.shrink();
-            }
-        }
-    }
-
-    /// Schedules the writing of tables that have changed.
-    pub(crate) fn save(&mut self) {
-        if let Some(store) = &self.store {
-            store.retry();
-        }
-        self.items.save();
-        for table in self.metrics.iter_mut().filter_map(|metric| metric.table.as_mut()) {
-            table.save();
-        }
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use pmda::clap::{self, Args as _, Command};
 use pmda::{Setup, Start};
 
+use crate::budget::Budget;
 use crate::config_dir::{ConfigDir, Order};
+use crate::document;
 use crate::metric::Likeness;
 use crate::reader::Defaults;
 use crate::source::Waits;
@@ -47,6 +49,10 @@ pub(crate) struct Options {
     /// Largest number of instances of a source, over all its metrics
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     instances: usize,
+    /// Memory for the metrics, instances and samples of all sources together, in MiB. If it is short, the sources that
+    /// need most of it lose instances [default: a quarter of what the process may use, at most 1024]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    memory: Option<u32>,
     /// Largest number of threads that read sources
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=1000))]
     threads: u16,
@@ -99,6 +105,11 @@ impl Options {
         self.bytes
     }
 
+    /// Returns the memory for all sources, in bytes.
+    fn memory(&self) -> usize {
+        self.memory.map_or_else(Budget::usual, |mib| (mib as usize) << 20)
+    }
+
     fn owners(&self) -> Owners {
         if self.any_owner { Owners::Any } else { Owners::Trusted }
     }
@@ -111,6 +122,7 @@ impl Options {
 
     pub(crate) fn defaults(&self, setup: &Setup) -> Start<Defaults> {
         let config = setup.config();
+        document::limit(self.memory());
         Ok(Defaults {
             timeout: self.timeout,
             script_timeout: self.script_timeout,
@@ -119,6 +131,7 @@ impl Options {
             owners: self.owners(),
             likeness: self.likeness(),
             store: Store::new(tables(&config.var_dir()), setup.domain()),
+            budget: Budget::new(self.memory()),
         })
     }
 }

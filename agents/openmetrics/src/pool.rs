@@ -16,18 +16,28 @@ pub(crate) enum Crowd {
     Many,
 }
 
-/// What is known about a source's next answer.
+/// What is known about a source's next answer. Jobs of the first one are done first, and there are threads that only the
+/// more urgent ones get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
-    /// The last answer of a server or file was a document. Such sources are read first.
+    /// The last answer of a server or file was a document.
     Known,
-    /// The source has not answered yet, or has failed, or it is a script that has answered. Such sources and late ones together leave a quarter of the threads
-    /// to others.
+    /// A server or file that has not answered yet, or has failed, or a script that has answered.
     New,
-    /// The source was late, or is a script that has not answered yet. Such sources together occupy at most half of the
-    /// threads.
+    /// A script that has not answered yet. It takes long to start hundreds of scripts, so servers do not wait for them.
+    Fresh,
+    /// The source was late once.
+    Retry,
+    /// The source was late again and again.
     Late,
 }
+
+/// All urgencies, the first one first.
+const ALL: [Urgency; LANES] = [Urgency::Known, Urgency::New, Urgency::Fresh, Urgency::Retry, Urgency::Late];
+const LANES: usize = 5;
+/// Eighths of the threads that jobs of an urgency and all less urgent ones occupy together at most. Sources that are bad
+/// thus leave threads to those of which less is known.
+const EIGHTHS: [usize; LANES] = [8, 6, 5, 3, 2];
 
 /// Threads that are started on demand, and end when there is no work. Each thread costs memory, and a few threads can
 /// read very many sources that answer at once.
@@ -55,17 +65,15 @@ struct Lane {
 
 #[derive(Default)]
 struct Queue {
-    known: Lane,
-    new: Lane,
-    late: Lane,
+    /// Jobs by urgency.
+    lanes: [Lane; LANES],
+    /// Largest number of jobs of each urgency and all less urgent ones that run at a time.
+    most: [usize; LANES],
     threads: usize,
     /// Idle threads. The last one has been idle for the shortest time.
     idle: Vec<Arc<Condvar>>,
     /// Number of threads that have been woken and have not looked for a job yet.
     woken: usize,
-    /// Largest number of jobs that run at a time and are not known: of late sources, and altogether.
-    most_late: usize,
-    most_unknown: usize,
     /// Time of the last growth.
     grown: Option<Instant>,
     /// Time from which free memory is to be returned to the system.
@@ -79,8 +87,7 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// Number of threads, besides those with late sources (and with new ones, for a known source), that are started
-/// immediately.
+/// Number of threads, besides those with less urgent sources, that are started immediately.
 const FIRST: usize = 16;
 /// Waiting time after which a thread is started for a job.
 pub(crate) const LONGEST: Duration = Duration::from_millis(50);
@@ -95,8 +102,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Pool {
     pub(crate) fn new(most: usize) -> Pool {
         let trim = Instant::now().checked_add(FIRST_TRIM);
-        let most_unknown = most - (most / 4).max(1).min(most.saturating_sub(1));
-        let queue = Queue { trim, most_late: most / 2, most_unknown, ..Queue::default() };
+        // At least one thread is left to known sources.
+        let of = |eighths: usize| {
+            if eighths == 8 { most } else { (most * eighths / 8).clamp(1, most.saturating_sub(1).max(1)) }
+        };
+        let queue = Queue { trim, most: EIGHTHS.map(of), ..Queue::default() };
         Pool(Arc::new(Shared { queue: Mutex::new(queue), most }))
     }
 
@@ -109,8 +119,8 @@ impl Pool {
         queue.lane(urgency).jobs.push_back((Instant::now(), job));
         // An idle thread may not take late sources, but can do other jobs.
         queue.wake();
-        // A known source does not wait for a thread because many new ones hang.
-        let hang = queue.late.running + if urgency == Urgency::Known { queue.new.running } else { 0 };
+        // A source does not wait for a thread because many less urgent ones hang.
+        let hang = queue.running(urgency as usize + 1);
         if queue.unused() >= queue.ready() || queue.threads.saturating_sub(hang) >= FIRST {
             return Ok(());
         }
@@ -137,8 +147,7 @@ impl Pool {
         let mut queue = self.0.lock();
         let now = Instant::now();
         queue.grown = Some(now);
-        let lanes = [&queue.known, &queue.new, &queue.late];
-        let all = lanes.into_iter().flat_map(|lane| &lane.jobs);
+        let all = queue.lanes.iter().flat_map(|lane| &lane.jobs);
         let old = all.filter(|(added, _)| now.duration_since(*added) >= LONGEST).count();
         for _ in queue.unused()..old.min(queue.ready()) {
             if spawn(&self.0, &mut queue).is_err() {
@@ -184,42 +193,51 @@ impl Queue {
     }
 
     fn waiting(&self) -> usize {
-        self.known.jobs.len() + self.new.jobs.len() + self.late.jobs.len()
+        self.lanes.iter().map(|lane| lane.jobs.len()).sum()
+    }
+
+    /// Returns the number of running jobs from a lane on.
+    fn running(&self, from: usize) -> usize {
+        self.lanes.iter().skip(from).map(|lane| lane.running).sum()
     }
 
     /// Returns the number of jobs that threads may begin now.
     fn ready(&self) -> usize {
-        let room = self.most_unknown.saturating_sub(self.new.running + self.late.running);
-        let late = self.late.jobs.len().min(self.most_late.saturating_sub(self.late.running));
-        self.known.jobs.len() + (self.new.jobs.len() + late).min(room)
+        let mut ready = 0;
+        for (at, (lane, most)) in self.lanes.iter().zip(self.most).enumerate().rev() {
+            // Those of less urgent lanes count, too.
+            ready = (ready + lane.jobs.len()).min(most.saturating_sub(self.running(at)));
+        }
+        ready
     }
 
     fn lane(&mut self, urgency: Urgency) -> &mut Lane {
-        match urgency {
-            Urgency::Known => &mut self.known,
-            Urgency::New => &mut self.new,
-            Urgency::Late => &mut self.late,
-        }
+        // Each urgency is less than `LANES`.
+        &mut self.lanes[urgency as usize]
     }
 
     /// Takes the next job that may begin. It counts as running until [`Queue::ended`].
-    fn next(&mut self, most: usize) -> Option<(Urgency, Crowd, Job)> {
-        let unknown = self.new.running + self.late.running;
-        let room = self.most_unknown.saturating_sub(unknown);
-        let (urgency, room) = if !self.known.jobs.is_empty() {
-            (Urgency::Known, most.saturating_sub(unknown + self.known.running))
-        } else if room > 0 && !self.new.jobs.is_empty() {
-            (Urgency::New, room)
-        } else if room > 0 && self.late.running < self.most_late {
-            // A source that has been late already has all the time of its limit.
-            (Urgency::Late, usize::MAX)
-        } else {
-            return None;
-        };
-        let lane = self.lane(urgency);
-        let (_, job) = lane.jobs.pop_front()?;
-        lane.running += 1;
-        Some((urgency, if lane.jobs.len() >= room { Crowd::Many } else { Crowd::Few }, job))
+    fn next(&mut self) -> Option<(Urgency, Crowd, Job)> {
+        // A lane may only begin a job if all more urgent ones, whose limits include it, may do so.
+        let mut room = usize::MAX;
+        for (at, urgency) in ALL.into_iter().enumerate() {
+            room = room.min(self.most[at].saturating_sub(self.running(at)));
+            if room == 0 {
+                return None;
+            }
+            let lane = self.lane(urgency);
+            let Some((_, job)) = lane.jobs.pop_front() else { continue };
+            lane.running += 1;
+            let is_crowd = match urgency {
+                Urgency::Known => lane.jobs.len() >= room,
+                // The last thread is never occupied for long, otherwise one more source would wait.
+                Urgency::New | Urgency::Fresh | Urgency::Retry => lane.jobs.len() >= room / 2,
+                // A source that was late again and again has all the time of its limit.
+                Urgency::Late => false,
+            };
+            return Some((urgency, if is_crowd { Crowd::Many } else { Crowd::Few }, job));
+        }
+        None
     }
 
     fn ended(&mut self, urgency: Urgency) {
@@ -228,7 +246,7 @@ impl Queue {
 
     /// Returns when the job was added that waits for the longest time.
     fn oldest(&self) -> Option<Instant> {
-        [&self.known, &self.new, &self.late].into_iter().filter_map(|lane| Some(lane.jobs.front()?.0)).min()
+        self.lanes.iter().filter_map(|lane| Some(lane.jobs.front()?.0)).min()
     }
 
     /// Returns whether a job that may begin has waited for [`LONGEST`].
@@ -237,7 +255,7 @@ impl Queue {
     }
 
     fn clear(&mut self) {
-        [&mut self.known, &mut self.new, &mut self.late].into_iter().for_each(|lane| lane.jobs.clear());
+        self.lanes.iter_mut().for_each(|lane| lane.jobs.clear());
     }
 }
 
@@ -265,7 +283,7 @@ impl Shared {
                 // If no thread can be started, this thread continues alone.
                 let _ = spawn(&self, &mut queue);
             }
-            if let Some((urgency, crowd, job)) = queue.next(self.most) {
+            if let Some((urgency, crowd, job)) = queue.next() {
                 drop(queue);
                 job(crowd);
                 queue = self.lock();
@@ -316,58 +334,34 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
+    /// Less urgent sources may all hang. They leave threads for more urgent ones.
     #[test]
-    fn late_sources_leave_threads_for_others() {
-        const THREADS: usize = 8;
-        let pool = Pool::new(THREADS);
-        let (ended, ends) = channel();
-        let (hold, held) = channel::<()>();
-        let held = Arc::new(Mutex::new(held));
-        for _ in 0..2 * THREADS {
-            let (held, ended) = (Arc::clone(&held), ended.clone());
-            let job = move |_| {
-                let _ = held.lock().map(|held| held.recv());
-                let _ = ended.send("late");
-            };
-            pool.add(Urgency::Late, Box::new(job)).unwrap();
-        }
-        for _ in 0..10 {
-            let ended = ended.clone();
-            pool.add(Urgency::New, Box::new(move |_| ended.send("prompt").unwrap())).unwrap();
-        }
-        for _ in 0..10 {
-            assert_eq!(ends.recv_timeout(LIMIT), Ok("prompt"));
-        }
-        drop(hold);
-        for _ in 0..2 * THREADS {
-            assert_eq!(ends.recv_timeout(LIMIT), Ok("late"));
-        }
-    }
-
-    /// Sources of which nothing is known may all hang. They and late ones leave threads for sources that have answered.
-    #[test]
-    fn unknown_sources_leave_threads_for_known_ones() {
-        for threads in [2, 3, 8, 64] {
-            let pool = Pool::new(threads);
-            let (ended, ends) = channel();
-            let (hold, held) = channel::<()>();
-            let held = Arc::new(Mutex::new(held));
-            for number in 0..4 * threads {
-                let (held, ended) = (Arc::clone(&held), ended.clone());
-                let job = move |_| {
-                    let _ = held.lock().map(|held| held.recv());
-                    let _ = ended.send("unknown");
-                };
-                pool.add(if number % 3 == 0 { Urgency::Late } else { Urgency::New }, Box::new(job)).unwrap();
-            }
-            for _ in 0..10 {
-                let ended = ended.clone();
-                pool.add(Urgency::Known, Box::new(move |_| ended.send("known").unwrap())).unwrap();
-                assert_eq!(ends.recv_timeout(LIMIT), Ok("known"), "{threads} threads");
-            }
-            drop(hold);
-            for _ in 0..4 * threads {
-                assert_eq!(ends.recv_timeout(LIMIT), Ok("unknown"));
+    fn less_urgent_sources_leave_threads_for_others() {
+        for (threads, urgencies) in [(2, 1), (3, 1), (8, LANES - 1), (64, LANES - 1)] {
+            for (at, of) in ALL.into_iter().enumerate().take(urgencies) {
+                let pool = Pool::new(threads);
+                let (ended, ends) = channel();
+                let (hold, held) = channel::<()>();
+                let held = Arc::new(Mutex::new(held));
+                let less = ALL.iter().skip(at + 1).flat_map(|urgency| vec![*urgency; 2 * threads]);
+                let count = less.clone().count();
+                for urgency in less.rev() {
+                    let (held, ended) = (Arc::clone(&held), ended.clone());
+                    let job = move |_| {
+                        let _ = held.lock().map(|held| held.recv());
+                        let _ = ended.send("less urgent");
+                    };
+                    pool.add(urgency, Box::new(job)).unwrap();
+                }
+                for _ in 0..10 {
+                    let ended = ended.clone();
+                    pool.add(of, Box::new(move |_| ended.send("urgent").unwrap())).unwrap();
+                    assert_eq!(ends.recv_timeout(LIMIT), Ok("urgent"), "{threads} threads, {of:?}");
+                }
+                drop(hold);
+                for _ in 0..count {
+                    assert_eq!(ends.recv_timeout(LIMIT), Ok("less urgent"));
+                }
             }
         }
     }
@@ -412,8 +406,8 @@ mod tests {
     #[test]
     fn jobs_in_a_crowd() {
         const THREADS: usize = 4;
-        for (urgency, at_once, many) in [(Urgency::Known, 4, true), (Urgency::New, 3, true), (Urgency::Late, 2, false)]
-        {
+        let lanes = ALL.into_iter().zip([4, 3, 2, 1, 1]);
+        for (urgency, at_once, many) in lanes.map(|(urgency, at_once)| (urgency, at_once, urgency != Urgency::Late)) {
             let pool = Pool::new(THREADS);
             let (begun, begins) = channel();
             let (hold, held) = channel::<()>();
@@ -431,7 +425,9 @@ mod tests {
                 add(urgency);
                 crowds.push(begins.recv_timeout(LIMIT).unwrap());
             }
-            // There is a thread for each of these.
+            // There is a thread for each of these, but only sources that are known may occupy the last one for long.
+            let last = if urgency == Urgency::Known || urgency == Urgency::Late { Crowd::Few } else { Crowd::Many };
+            assert_eq!(crowds.pop(), Some(last), "{urgency:?}");
             assert!(crowds.iter().all(|crowd| *crowd == Crowd::Few), "{urgency:?}: {crowds:?}");
             (0..3).for_each(|_| add(urgency));
             drop(hold);

@@ -10,11 +10,12 @@ use pmapi::file;
 use tracing::{info, warn};
 
 use crate::body::Limit;
+use crate::budget::{Budget, Share};
 use crate::compact::{Rare, Sparse as _};
 use crate::document::Document;
 use crate::http::{Client, Failure};
 use crate::local::Files;
-use crate::metric::{Likeness, Sample};
+use crate::metric::{Likeness, Metric, Sample};
 use crate::model::Model;
 use crate::script;
 use crate::store::Store;
@@ -49,6 +50,8 @@ pub(crate) struct Defaults {
     pub(crate) owners: Owners,
     pub(crate) likeness: Likeness,
     pub(crate) store: Arc<Store>,
+    /// Memory of all sources.
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// State that a worker needs to read a source.
@@ -96,12 +99,17 @@ pub(crate) struct Report {
     /// The source's URL without secrets, once it is known.
     pub(crate) url: Option<String>,
     pub(crate) limits: Rare<Limits>,
+    /// The metrics that are left, if the source has given memory back.
+    pub(crate) left: Option<Arc<[Arc<Metric>]>>,
+    /// Memory of the source's metrics, instances and samples, in bytes.
+    pub(crate) memory: usize,
 }
 
 impl Reader {
     pub(crate) fn new(name: Arc<str>, cluster: u16, path: Arc<Path>, kind: Kind, defaults: Arc<Defaults>) -> Reader {
         let mut model = Model::new(Arc::clone(&name), cluster, &defaults.store, defaults.instances);
         model.likeness = defaults.likeness;
+        model.share = Share::new(&defaults.budget);
         Reader {
             name,
             path,
@@ -116,8 +124,9 @@ impl Reader {
         }
     }
 
-    /// Reads the source. The document of a URL may take no longer than `most`, if that is shorter than its own limit.
+    /// Reads the source. The document may take no longer than `most`, if that is shorter than its own limit.
     pub(crate) fn read(&mut self, cluster: u16, most: Option<Duration>) -> Report {
+        let left = self.model.give_back();
         let begin = Instant::now();
         let document = self.document(begin, most);
         let took = begin.elapsed();
@@ -129,12 +138,18 @@ impl Reader {
         let (code, outcome) = match document {
             Ok((code, document)) => {
                 self.length = document.len();
-                let sample = document.into_text().map(|text| Arc::new(self.parse(&text)));
-                (code, sample.map_err(|e| e.to_string().into()))
+                let thawed = self.model.thaw();
+                let text = thawed.and_then(|()| document.into_text().map_err(|e| e.to_string()));
+                (code, text.map(|text| Arc::new(self.parse(&text))).map_err(Failure::from))
             }
             Err(failure) => (failure.code, Err(failure)),
         };
-        Report { cluster, outcome, code, took, url, limits }
+        Report { cluster, outcome, code, took, url, limits, left, memory: self.model.share.used() }
+    }
+
+    /// Returns the number of the source in the budget.
+    pub(crate) fn account(&self) -> Option<u32> {
+        self.model.share.id()
     }
 
     /// Schedules the writing of the tables of numbers that have changed.
@@ -168,12 +183,12 @@ impl Reader {
             self.placed = Some(begin);
         }
         match self.kind {
-            Kind::Script => self.run(&metadata, begin),
+            Kind::Script => self.run(&metadata, begin, most),
             Kind::Url => self.get(&metadata, begin, most),
         }
     }
 
-    fn run(&mut self, metadata: &Metadata, begin: Instant) -> Result<(u16, Document), Failure> {
+    fn run(&mut self, metadata: &Metadata, begin: Instant, most: Option<Duration>) -> Result<(u16, Document), Failure> {
         if metadata.mode() & EXECUTABLE == 0 {
             return Err("not executable any more".to_owned().into());
         }
@@ -191,7 +206,8 @@ impl Reader {
         }
         self.update(beside.as_ref().and_then(state));
         let limits = self.loaded()?.0.limits.clone();
-        let deadline = begin + limits.timeout.unwrap_or(self.defaults.script_timeout);
+        let time = limits.timeout.unwrap_or(self.defaults.script_timeout);
+        let deadline = begin + most.map_or(time, |most| most.min(time));
         let output = script::run(&self.path, deadline, limits.bytes.unwrap_or(self.defaults.bytes));
         let output = output.map_err(|reason| {
             let is_late = Instant::now() >= deadline;

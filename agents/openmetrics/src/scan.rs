@@ -12,6 +12,25 @@ const CHANGED: Duration = Duration::from_millis(100);
 /// Time that a request waits for a scan that looks for changes again.
 const AGAIN: Duration = Duration::from_millis(8);
 
+/// Requests wait for changes for at most this part of the time, although the directory may change all the time.
+const PART: u32 = 20;
+
+/// When requests wait for changes.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(Option<Instant>);
+
+impl Waiting {
+    /// Returns whether a request may wait now.
+    pub(crate) fn may(&self, now: Instant) -> bool {
+        self.0.is_none_or(|from| now >= from)
+    }
+
+    /// Records that a request has waited.
+    pub(crate) fn waited(&mut self, begin: Instant, time: Duration) {
+        self.0 = begin.checked_add(time * PART);
+    }
+}
+
 /// The configuration directory, and the scan in progress.
 #[derive(Debug)]
 pub(crate) struct Scans {
@@ -30,9 +49,9 @@ impl Scans {
         self.wait(most)
     }
 
-    /// Begins a scan if another one may find other sources, and waits shortly for it. Returns the sources of a scan that
+    /// Begins a scan if another one may find other sources, and waits shortly for it, if requests may wait. Returns the sources of a scan that
     /// has ended, unless it was incomplete. Requests wait only once for each scan.
-    pub(crate) fn refresh(&mut self, now: Instant) -> Option<Vec<Found>> {
+    pub(crate) fn refresh(&mut self, now: Instant, may_wait: bool) -> Option<Vec<Found>> {
         if self.running.is_some() {
             return self.wait(Duration::ZERO);
         }
@@ -42,7 +61,7 @@ impl Scans {
             Change::Seen => CHANGED,
         };
         self.begin(ConfigDir::scan);
-        self.wait(time)
+        self.wait(if may_wait { time } else { Duration::ZERO })
     }
 
     /// Begins a scan in a thread. If there can be no thread, the next request tries again.
@@ -78,6 +97,22 @@ mod tests {
     /// Held by the test while scans must hang.
     static HOLD: Mutex<()> = Mutex::new(());
 
+    /// A directory that changes at each request costs the others a small part of the time.
+    #[test]
+    fn requests_wait_for_a_part_of_the_time() {
+        let (begin, mut waiting) = (Instant::now(), Waiting::default());
+        let (mut now, mut waited) = (begin, Duration::ZERO);
+        while now < begin + Duration::from_secs(100) {
+            if waiting.may(now) {
+                waiting.waited(now, CHANGED);
+                waited += CHANGED;
+                now += CHANGED;
+            }
+            now += Duration::from_millis(1);
+        }
+        assert!(waited > Duration::from_secs(4) && waited <= Duration::from_secs(5), "{waited:?}");
+    }
+
     /// A request does not wait for a scan that hangs, and no other scan begins meanwhile.
     #[test]
     fn a_scan_that_hangs() {
@@ -92,12 +127,12 @@ mod tests {
         scans.begin(hangs);
         assert_eq!(scans.wait(Duration::ZERO), None);
         for _ in 0..3 {
-            assert_eq!(scans.refresh(Instant::now()), None);
+            assert_eq!(scans.refresh(Instant::now(), true), None);
         }
         drop(hold);
         let begin = Instant::now();
         let found = loop {
-            match scans.refresh(Instant::now()) {
+            match scans.refresh(Instant::now(), true) {
                 None if begin.elapsed() < Duration::from_secs(60) => std::thread::yield_now(),
                 found => break found.unwrap(),
             }

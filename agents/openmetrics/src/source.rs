@@ -21,6 +21,8 @@ use crate::url_file::Limits;
 pub(crate) struct Source {
     pub(crate) found: Found,
     pub(crate) reader: Arc<Mutex<Reader>>,
+    /// Number of the source in the budget.
+    pub(crate) account: Option<u32>,
     /// The last sample, unless the source has failed since.
     sample: Option<Arc<Sample>>,
     /// All metrics since the agent started.
@@ -35,6 +37,8 @@ pub(crate) struct Source {
     pub(crate) last_asked: Option<Instant>,
     /// Whether requests do not wait for the source.
     pub(crate) is_late: bool,
+    /// Number of readings since the last answer that did not end in time.
+    tries: u32,
     /// Time that readings usually take.
     usual: Option<Duration>,
     pauses: Backoff,
@@ -72,6 +76,8 @@ pub(crate) struct Figures {
     pub(crate) errors: u64,
     /// Reason why the last reading failed.
     pub(crate) error: String,
+    /// Memory of metrics, instances and samples, in bytes.
+    pub(crate) memory: usize,
 }
 
 /// Pauses after readings that did not end in time.
@@ -93,6 +99,10 @@ const OLDEST: Duration = Duration::from_secs(5);
 
 /// Shortest time for a document of a source, which is usually faster, while many other sources wait for a thread.
 const HASTE: Duration = Duration::from_millis(250);
+/// The same for the first and the second reading of a server or file that has never answered.
+const SERVERS: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
+/// The same for the first and the second reading of a script that has never answered.
+const SCRIPTS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 /// Returns the time that a request waits for a source, from the source's usual time.
 fn twice(usual: Duration) -> Duration {
@@ -103,6 +113,7 @@ impl Source {
     pub(crate) fn new(found: Found, reader: Reader) -> Source {
         Source {
             found,
+            account: reader.account(),
             reader: Arc::new(Mutex::new(reader)),
             sample: None,
             metrics: Arc::new([]),
@@ -113,6 +124,7 @@ impl Source {
             asked: None,
             last_asked: None,
             is_late: false,
+            tries: 0,
             usual: None,
             pauses: Backoff::default(),
             is_removed: false,
@@ -169,23 +181,28 @@ impl Source {
         Some(self.usual.map_or(FIRST, twice).min(most)).filter(|patience| !patience.is_zero())
     }
 
-    /// Returns what is known about the next answer. Servers do not wait for scripts, which have all of their time even if
-    /// many others wait: on a busy machine, it takes long to start hundreds of processes.
+    /// Returns what is known about the next answer.
     pub(crate) fn urgency(&self) -> Urgency {
         let has_answered = self.sample.is_some();
         match (self.is_late, self.found.kind) {
-            (true, _) => Urgency::Late,
+            (true, _) if self.tries > 1 => Urgency::Late,
+            (true, _) => Urgency::Retry,
             (false, Kind::Url) if has_answered => Urgency::Known,
-            (false, Kind::Script) if !has_answered => Urgency::Late,
+            (false, Kind::Script) if !has_answered => Urgency::Fresh,
             (false, _) => Urgency::New,
         }
     }
 
     /// Returns the longest time for a document while many other sources wait for a thread. Without it, a source that
-    /// answers would wait for very long if most others hang. A source that needs more time is late, and late sources have
-    /// all the time of their limit.
-    pub(crate) fn haste(&self) -> Duration {
-        self.usual.map_or(HASTE, |usual| HASTE.max(4 * usual))
+    /// answers would wait for very long if most others hang. A source that needs more time is late, and has more time
+    /// at each further reading, at last all the time of its limit. A script that has answered always has all of it.
+    pub(crate) fn haste(&self) -> Option<Duration> {
+        let [first, second] = if self.found.kind == Kind::Script { SCRIPTS } else { SERVERS };
+        match (self.usual, self.found.kind) {
+            (Some(_), Kind::Script) => None,
+            (Some(usual), Kind::Url) => Some(HASTE.max(4 * usual)),
+            (None, _) => Some(if self.tries == 0 { first } else { second }),
+        }
     }
 
     /// Applies the outcome of a reading. Returns the previous metrics.
@@ -197,6 +214,7 @@ impl Source {
         }
         self.limits = report.limits;
         let figures = &mut self.figures;
+        figures.memory = report.memory;
         figures.took = report.took;
         figures.code = i32::from(report.code);
         match report.outcome {
@@ -209,13 +227,13 @@ impl Source {
                 figures.left_out += sample.left_out;
                 figures.refused.clone_from(&sample.refused);
                 self.pauses.succeeded();
-                self.is_late = false;
+                (self.is_late, self.tries) = (false, 0);
                 // The time before a thread began counts a little: while many other sources hang, it is very long.
                 let took = asked.map_or(report.took, |asked| asked.elapsed().min(report.took + SHORTEST));
                 // The longest recent time counts, because times vary on a busy machine. A single very late reading has
                 // a limited effect on the next request.
                 self.usual = Some(self.usual.map_or(took, |usual| took.min(2 * twice(usual)).max(usual - usual / 4)));
-                self.show(&sample);
+                self.show(&sample.metrics);
                 self.sample = Some(sample);
             }
             Err(failure) => {
@@ -224,10 +242,14 @@ impl Source {
                 self.is_late = failure.is_late;
                 figures.errors += 1;
                 figures.error = failure.reason;
+                self.tries = if failure.is_late { self.tries.saturating_add(1) } else { 0 };
                 if failure.is_late {
                     self.pause();
                 }
                 self.sample = None;
+                if let Some(left) = report.left {
+                    self.show(&left);
+                }
             }
         }
         before
@@ -256,11 +278,11 @@ impl Source {
         }
     }
 
-    fn show(&mut self, sample: &Sample) {
-        if Arc::ptr_eq(&self.metrics, &sample.metrics) {
+    fn show(&mut self, metrics: &Arc<[Arc<Metric>]>) {
+        if Arc::ptr_eq(&self.metrics, metrics) {
             return;
         }
-        self.metrics = Arc::clone(&sample.metrics);
+        self.metrics = Arc::clone(metrics);
         self.places.clear();
         for (place, metric) in (0..).zip(self.metrics.iter()) {
             let number = usize::from(metric.number);
@@ -336,6 +358,7 @@ mod tests {
     use pmapi::Domain;
 
     use super::*;
+    use crate::budget::Budget;
     use crate::http::Failure;
     use crate::reader::Defaults;
     use crate::store::Store;
@@ -351,6 +374,7 @@ mod tests {
             owners: Owners::Any,
             likeness: crate::metric::Likeness::Better,
             store: Store::new("/nonexistent".into(), Domain::new(144).unwrap()),
+            budget: Budget::new(usize::MAX),
         };
         let found = Found { name: "a".into(), path: Path::new("/nonexistent/a.url").into(), kind: Kind::Url };
         let reader = Reader::new("a".into(), 1, Arc::clone(&found.path), Kind::Url, Arc::new(defaults));
@@ -361,7 +385,16 @@ mod tests {
     fn read(source: &mut Source, took: Duration, limits: Limits, outcome: Result<Arc<Sample>, Failure>) {
         let now = Instant::now();
         (source.asked, source.last_asked) = (now.checked_sub(took), Some(now));
-        source.adopt(Report { cluster: 1, outcome, code: 0, took, url: None, limits: limits.into() });
+        source.adopt(Report {
+            cluster: 1,
+            outcome,
+            code: 0,
+            took,
+            url: None,
+            limits: limits.into(),
+            left: None,
+            memory: 0,
+        });
     }
 
     fn sample() -> Arc<Sample> {
@@ -394,6 +427,32 @@ mod tests {
         assert!(source.due().unwrap() > source.last_asked.unwrap() + PAUSES[0] / 2);
         source.is_removed = true;
         assert_eq!(source.due(), None);
+    }
+
+    /// A source that hangs is less urgent after each reading, and has more time.
+    #[test]
+    fn urgency_follows_from_the_last_readings() {
+        let late = || Err(Failure { code: 0, reason: String::new(), is_late: true });
+        for (kind, first, limits, answered) in
+            [(Kind::Url, Urgency::New, SERVERS, Urgency::Known), (Kind::Script, Urgency::Fresh, SCRIPTS, Urgency::New)]
+        {
+            let mut source = source();
+            source.found.kind = kind;
+            let expected = [(first, limits[0]), (Urgency::Retry, limits[1]), (Urgency::Late, limits[1])];
+            for (urgency, haste) in expected {
+                assert_eq!((source.urgency(), source.haste()), (urgency, Some(haste)));
+                read(&mut source, FIRST, Limits::default(), late());
+            }
+            assert_eq!(source.urgency(), Urgency::Late);
+            read(&mut source, FIRST, Limits::default(), Ok(sample()));
+            assert_eq!(source.urgency(), answered);
+            assert_eq!(source.haste().is_some(), kind == Kind::Url);
+            // A single late reading is forgiven at the next answer.
+            read(&mut source, FIRST, Limits::default(), late());
+            assert_eq!(source.urgency(), Urgency::Retry);
+            read(&mut source, FIRST, Limits::default(), Err("refused".to_owned().into()));
+            assert_eq!(source.urgency(), first);
+        }
     }
 
     #[test]

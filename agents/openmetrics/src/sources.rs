@@ -11,6 +11,7 @@ use pmapi::{Item, Semantics};
 use pmda::{Dynamic, MetricDef};
 use tracing::{error, info, warn};
 
+use crate::budget::Budget;
 use crate::compact::Rare;
 use crate::config_dir::{ConfigDir, Found};
 use crate::http::Failure;
@@ -18,7 +19,7 @@ use crate::inbox::Inbox;
 use crate::metric::{LAST_CLUSTER, Metric, serial};
 use crate::pool::{self, Crowd, Pool};
 use crate::reader::{Defaults, Reader, Report};
-use crate::scan::Scans;
+use crate::scan::{Scans, Waiting};
 use crate::source::{Source, Waits};
 use crate::table::Table;
 
@@ -26,6 +27,7 @@ use crate::table::Table;
 #[derive(Debug)]
 pub(crate) struct Sources {
     scans: Scans,
+    waiting: Waiting,
     clusters: Table,
     /// Place 0 is the agent's own cluster.
     by_cluster: Vec<Option<Source>>,
@@ -45,6 +47,8 @@ pub(crate) struct Sources {
     relabelled: bool,
     /// Number of readings since the start.
     pub(crate) calls: u64,
+    /// Sources that are to give memory back, but are being read.
+    to_cut: Vec<u32>,
     /// End of the time for which the agent waits for first readings.
     start: Option<Instant>,
 }
@@ -68,6 +72,7 @@ impl Sources {
         let clusters = clusters.beginning_with("control");
         Ok(Sources {
             scans: Scans::new(dir),
+            waiting: Waiting::default(),
             clusters,
             by_cluster: vec![None],
             defaults: Arc::new(defaults),
@@ -80,6 +85,7 @@ impl Sources {
             root: root.to_owned(),
             relabelled: false,
             calls: 0,
+            to_cut: Vec::new(),
             start: None,
         })
     }
@@ -128,9 +134,15 @@ impl Sources {
     pub(crate) fn refresh(&mut self) {
         let now = Instant::now();
         self.adopt_all();
-        if let Some(found) = self.scans.refresh(now) {
+        let may_wait = self.waiting.may(now);
+        if let Some(found) = self.scans.refresh(now, may_wait) {
             let added = self.update(found, Instant::now());
-            self.wait(added);
+            if may_wait {
+                self.wait(added);
+            }
+        }
+        if may_wait {
+            self.waiting.waited(now, now.elapsed());
         }
     }
 
@@ -191,6 +203,7 @@ impl Sources {
             if !source.is_removed && !names.contains(&*source.found.name) {
                 info!("source {} was removed", source.found.name);
                 source.is_removed = true;
+                self.defaults.budget.set_removed(source.account, true);
                 remove_names(&mut self.dynamic, &self.root, cluster, source);
             }
         }
@@ -219,6 +232,7 @@ impl Sources {
                 if !std::mem::take(&mut source.is_removed) {
                     return None;
                 }
+                self.defaults.budget.set_removed(source.account, false);
                 let metrics = Arc::clone(source.metrics());
                 let sample = source.last_sample().filter(|_| self.refresh_after.is_some());
                 let shown: Vec<_> =
@@ -242,10 +256,31 @@ impl Sources {
 
     /// Lets a worker read a source, unless a worker already does, or the source is in a pause.
     fn ask(&mut self, cluster: u16, now: Instant) {
-        let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
-        if !source.may_be_read() {
+        if self.get(cluster).is_some_and(Source::may_be_read) {
+            self.begin(cluster, now);
+        }
+    }
+
+    /// Begins readings of sources that are to give memory back, whether or not a client wants them now.
+    fn cut(&mut self) {
+        self.to_cut.extend(self.defaults.budget.take_pending());
+        if self.to_cut.is_empty() {
             return;
         }
+        let now = Instant::now();
+        let of = |to_cut: &[u32], source: &Source| source.account.is_some_and(|account| to_cut.contains(&account));
+        let found: Vec<_> = self.iter().filter(|(_, source)| of(&self.to_cut, source)).collect();
+        let (later, due): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, source)| source.asked.is_some());
+        let due: Vec<u16> = due.into_iter().map(|(cluster, _)| cluster).collect();
+        self.to_cut = later.into_iter().filter_map(|(_, source)| source.account).collect();
+        for cluster in due {
+            self.begin(cluster, now);
+        }
+    }
+
+    /// Lets a worker read a source that is not being read.
+    fn begin(&mut self, cluster: u16, now: Instant) {
+        let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
         (source.asked, source.last_asked) = (Some(now), Some(now));
         source.figures.calls += 1;
         self.calls += 1;
@@ -255,7 +290,7 @@ impl Sources {
         let added = self.pool.add(
             urgency,
             Box::new(move |crowd| {
-                let most = Some(haste).filter(|_| crowd == Crowd::Many);
+                let most = haste.filter(|_| crowd == Crowd::Many);
                 let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
                 let report = catch_unwind(AssertUnwindSafe(|| reader.read(cluster, most)));
                 if is_replaced.load(Ordering::Relaxed) {
@@ -313,7 +348,17 @@ impl Sources {
         }
     }
 
+    /// Returns the memory of all sources.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.defaults.budget
+    }
+
     fn adopt(&mut self, report: Report) {
+        self.apply(report);
+        self.cut();
+    }
+
+    fn apply(&mut self, report: Report) {
         let cluster = report.cluster;
         let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
         let before = source.adopt(report);
@@ -396,7 +441,7 @@ impl Drop for Sources {
 fn panicked(cluster: u16) -> Report {
     let failure = Failure::from("the agent failed to read it; please report this".to_owned());
     let (took, limits) = (Duration::ZERO, Rare::default());
-    Report { cluster, outcome: Err(failure), code: 0, took, url: None, limits }
+    Report { cluster, outcome: Err(failure), code: 0, took, url: None, limits, left: None, memory: 0 }
 }
 
 /// Returns the directory of the tables of PCP's agent.

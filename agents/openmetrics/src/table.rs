@@ -30,6 +30,9 @@ pub(crate) struct Table {
     /// Whether the names of instances begin with their number.
     prefixed: bool,
     changed: bool,
+    /// Number of names at the end of the file that are not in memory. If there are any, no name gets a number, and the
+    /// file stays as it is.
+    missing: usize,
     /// Largest number of names.
     limit: usize,
 }
@@ -81,7 +84,7 @@ impl Table {
     /// Creates a table that is not kept.
     pub(crate) fn unsaved(limit: usize) -> Table {
         let (names, numbers, hasher) = (Vec::new(), HashTable::new(), DefaultHashBuilder::default());
-        Table { file: None, names, numbers, hasher, prefixed: false, changed: false, limit }
+        Table { file: None, names, numbers, hasher, prefixed: false, changed: false, missing: 0, limit }
     }
 
     fn push(&mut self, name: &str) -> u32 {
@@ -103,7 +106,7 @@ impl Table {
         if let Some(number) = self.find(name) {
             return Some(number);
         }
-        if self.names.len() >= self.limit {
+        if self.names.len() >= self.limit || self.missing > 0 {
             return None;
         }
         self.changed = true;
@@ -139,9 +142,26 @@ impl Table {
         self.names.iter().skip(from)
     }
 
+    /// Returns the number of names that are not in memory.
+    pub(crate) fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// Forgets all names but the first ones. The file keeps them, so the table must have been saved.
+    pub(crate) fn truncate(&mut self, most: usize) {
+        if most >= self.names.len() {
+            return;
+        }
+        self.missing += self.names.len() - most;
+        let names = std::mem::take(&mut self.names);
+        self.numbers = HashTable::new();
+        names.iter().take(most).for_each(|name| _ = self.push(bare(name)));
+        self.shrink();
+    }
+
     /// Lets the table be written soon if it has changed.
     pub(crate) fn save(&mut self) {
-        let Some((store, number)) = self.file.as_ref().filter(|_| self.changed) else { return };
+        let Some((store, number)) = self.file.as_ref().filter(|_| self.changed && self.missing == 0) else { return };
         store.save(*number, pickle::write(self.names(0), self.prefixed));
         self.changed = false;
     }
