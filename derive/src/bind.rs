@@ -37,6 +37,8 @@ struct Binder<'a> {
     unknown: UnknownNames,
     looked_up: HashMap<&'a str, Result<u32, Missing>>,
     progress: Vec<Progress>,
+    /// Number of nodes of each definition, from its first, that need no further definition to be bound.
+    passed: Vec<usize>,
     evaluator: Evaluator,
 }
 
@@ -54,8 +56,9 @@ impl<'a> Binder<'a> {
         let aliases = numbered().filter_map(|(at, definition)| Some((definition.alias.as_deref()?, at)));
         let by_name = aliases.chain(numbered().map(|(at, definition)| (&*definition.name, at))).collect();
         let progress = vec![Progress::No; definitions.len()];
+        let passed = vec![0; definitions.len()];
         let evaluator = Evaluator::default();
-        Binder { definitions, by_name, metadata, unknown, looked_up: HashMap::new(), progress, evaluator }
+        Binder { definitions, by_name, metadata, unknown, looked_up: HashMap::new(), progress, passed, evaluator }
     }
 
     fn run(mut self) -> Evaluator {
@@ -93,14 +96,16 @@ impl<'a> Binder<'a> {
 
     /// Returns a definition that is not bound yet and that this one refers to.
     fn next_needed(&mut self, number: usize) -> Option<usize> {
-        let names = self.expr(number).names();
-        for name in names {
-            let needed = self.by_name.get(name).copied();
-            if let Some(needed) = needed.filter(|number| !matches!(self.progress[*number], Progress::Done(_))) {
-                if self.look_up(name) == Err(Missing::Name) {
+        let nodes = self.expr(number).nodes.get(self.passed[number]..).unwrap_or_default();
+        for node in nodes {
+            if let Kind::Name(name) = &node.kind {
+                let needed = self.by_name.get(&**name).copied();
+                let needed = needed.filter(|number| !matches!(self.progress[*number], Progress::Done(_)));
+                if let Some(needed) = needed.filter(|_| self.look_up(name) == Err(Missing::Name)) {
                     return Some(needed);
                 }
             }
+            self.passed[number] += 1;
         }
         None
     }

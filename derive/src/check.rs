@@ -60,7 +60,7 @@ pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &dyn Meta
         scales: Vec::new(),
         truth: vec![None; count],
         unused: vec![false; count],
-        unknown: unknown_names(expr, names),
+        unknown: Vec::new(),
     };
     let guards = guards(expr);
     for id in 0..count {
@@ -72,6 +72,13 @@ pub(crate) fn check(expr: &Expr, names: &[Option<Resolved>], metadata: &dyn Meta
         }
         let id = id as NodeId;
         checked.node(expr, names, metadata, id)?;
+        // The arms of an unused ternary are unused. Without this, nested ternaries would take quadratic time.
+        if checked.unused[id as usize] {
+            continue;
+        }
+        if is_unknown(expr, names, id as usize) {
+            checked.unknown.push(id as usize);
+        }
         if let Some(Kind::Ternary { left, right, .. }) = guards[id as usize].map(|ternary| expr.node(ternary)) {
             let never = match checked.truth[id as usize] {
                 Some(true) => right,
@@ -222,17 +229,17 @@ impl Checked {
     fn all_known(&self, expr: &Expr, arm: NodeId) -> Result<(), Fault> {
         let range = expr.range(arm);
         let from = self.unknown.partition_point(|at| *at < range.start);
-        let unknown = self.unknown.iter().skip(from).take_while(|at| **at < range.end);
-        match unknown.copied().find(|at| !self.unused[*at]) {
-            Some(at) => Err(Fault { node: at as NodeId, arms: false, reason: "Unknown metric for ternary expression" }),
+        match self.unknown.get(from).filter(|at| **at < range.end) {
+            Some(at) => {
+                Err(Fault { node: *at as NodeId, arms: false, reason: "Unknown metric for ternary expression" })
+            }
             None => Ok(()),
         }
     }
 }
 
-/// Returns the nodes with unknown names, except operands of `defined`.
-fn unknown_names(expr: &Expr, names: &[Option<Resolved>]) -> Vec<usize> {
-    let asked =
-        |at: usize| matches!(expr.nodes.get(at + 1).map(|node| &node.kind), Some(Kind::Function(Function::Defined, _)));
-    (0..names.len()).filter(|at| matches!(names[*at], Some(Resolved::Unknown)) && !asked(*at)).collect()
+/// Returns whether a node is an unknown name, but not the operand of `defined`.
+fn is_unknown(expr: &Expr, names: &[Option<Resolved>], at: usize) -> bool {
+    let asked = matches!(expr.nodes.get(at + 1).map(|node| &node.kind), Some(Kind::Function(Function::Defined, _)));
+    matches!(names[at], Some(Resolved::Unknown)) && !asked
 }

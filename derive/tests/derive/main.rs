@@ -11,6 +11,7 @@ mod differences;
 mod edges;
 mod generated;
 mod generator;
+mod large;
 mod live;
 mod local;
 mod mutations;
