@@ -214,7 +214,8 @@ fn connect_to(mut child: Child, group: Option<ProcessGroup>, address: Address) -
         match connect(&address) {
             Ok(stream) => return Ok(Process::new(stream, Some(child), group)),
             Err(e)
-                if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) && Instant::now() < end =>
+                if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::WouldBlock)
+                    && Instant::now() < end =>
             {
                 if let Ok(Some(status)) = child.try_wait() {
                     return Err(Error::Exited(status));

@@ -8,9 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{AtFlags, renameat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::{fchownat, geteuid};
 use pmapi::{Config, file::Dir};
@@ -80,18 +82,30 @@ impl Address {
     /// Connects to the agent, as pmcd does.
     ///
     /// # Errors
-    /// The error of connect(2): `ECONNREFUSED` or `ENOENT` while no agent listens.
+    /// The error of connect(2): `ECONNREFUSED` or `ENOENT` while no agent listens, `EAGAIN` or `ETIMEDOUT` if it does not
+    /// accept connections.
     pub fn connect(&self) -> io::Result<OwnedFd> {
         match self {
             Address::Inet(port) => connect_tcp(Ipv4Addr::LOCALHOST.into(), *port),
             Address::Ipv6(port) => connect_tcp(Ipv6Addr::LOCALHOST.into(), *port),
-            Address::Unix(path) => Ok(UnixStream::connect(path)?.into()),
+            Address::Unix(path) => connect_unix(path),
         }
     }
 }
 
+/// Connects to a Unix socket. Without `SOCK_NONBLOCK`, connect(2) would wait as long as an agent that does not accept
+/// connections, such as a stopped one, has a full queue of them.
+fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = UnixStream::from(socket(AddressFamily::Unix, SockType::Stream, flags, None)?);
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
+}
+
 fn connect_tcp(host: IpAddr, port: u16) -> io::Result<OwnedFd> {
-    let socket = TcpStream::connect((host, port))?;
+    // If the agent's queue of connections is full, the system drops the request, and tries again for two minutes.
+    let socket = TcpStream::connect_timeout(&(host, port).into(), Duration::from_secs(5))?;
     // While no process listens, a socket may by chance connect to itself.
     if socket.local_addr()? == socket.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
@@ -257,7 +271,7 @@ pub fn inet_port(name: &str) -> io::Result<u16> {
 mod tests {
     use std::net::TcpStream;
 
-    use nix::sys::socket::{getsockopt, sockopt::TcpNoDelay};
+    use nix::sys::socket::{Backlog, getsockopt, listen, sockopt::TcpNoDelay};
 
     use super::*;
 
@@ -269,6 +283,23 @@ mod tests {
         let connection = bound.accept(&Config::new(b"", [])).unwrap();
         let undelayed = |file: &File| getsockopt(file, TcpNoDelay).unwrap();
         assert!(undelayed(&connection.input) && undelayed(&connection.output));
+    }
+
+    #[test]
+    fn an_agent_that_accepts_no_connection_delays_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        listen(&listener, Backlog::new(1).unwrap()).unwrap();
+        let mut connected = Vec::new();
+        let refused = loop {
+            match Address::Unix(path.clone()).connect() {
+                Ok(socket) => connected.push(socket),
+                Err(e) => break e.kind(),
+            }
+        };
+        assert_eq!(refused, io::ErrorKind::WouldBlock);
+        assert!(!connected.is_empty());
     }
 
     #[test]
