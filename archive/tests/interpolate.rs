@@ -249,3 +249,37 @@ fn unknown_metrics_and_damage() {
     let error = interpolator.fetch().unwrap_err();
     assert!(error.code() == Error::LOGREC && error.to_string().contains("x.0: byte "), "{error}");
 }
+
+/// Memory of a grid depends on the number of values wanted: not on the length of the archive, nor on its other metrics.
+#[test]
+fn memory_of_a_grid() {
+    let used = |records: u64, instances: u32, pmid: u32| {
+        let dir = tempfile::tempdir().unwrap();
+        let values = |at: u64| {
+            let number = (at / 7) as u32;
+            let mut values: Vec<Valued> = (0..instances).map(|inst| (INSTANT, inst, number + inst)).collect();
+            values.push((DISCRETE, u32::MAX, number));
+            values
+        };
+        let records: Vec<Recorded> = (1..=records).map(|at| (at * 100, values(at))).collect();
+        write(dir.path(), &[(0, (0..instances).collect())], &records);
+        let archive = Archive::open(dir.path().join("x")).unwrap();
+        let mut count = 0;
+        let used = allocation_counter::measure(|| {
+            let pmids = [PmId::from_word(pmid).unwrap()];
+            let mut grid = archive.interpolator(&pmids, &Profile::default(), Interpolation::new());
+            grid.seek(Stamp { seconds: 1, nanoseconds: 0 }, 500_000_000);
+            while let Some(sample) = grid.fetch().unwrap() {
+                count += sample.sets().map(|set| set.values().len()).sum::<usize>();
+            }
+        });
+        assert!(count > records.len() / 6, "{count}");
+        used.bytes_max
+    };
+    let (single, all) = (used(2000, 100, DISCRETE), used(2000, 100, INSTANT));
+    // Most of it is the part of the file that is in memory.
+    assert!(single < 512 << 10, "{single}");
+    assert!(all < single + 100 * 1024, "{single} {all}");
+    let (long_single, long_all) = (used(8000, 100, DISCRETE), used(8000, 100, INSTANT));
+    assert_eq!((long_single, long_all), (single, all));
+}
