@@ -136,6 +136,10 @@ impl Fleet {
         Fleet { agents: agents.collect(), recorder: recorder.cloned(), news, has_changed: true }
     }
 
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorder.is_some()
+    }
+
     pub(crate) fn agents(&self) -> &[Agent] {
         &self.agents
     }

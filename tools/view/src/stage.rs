@@ -38,6 +38,11 @@ pub(crate) trait Stage {
         Stamp::now()
     }
 
+    /// Returns whether the samples are recorded.
+    fn is_recorded(&self) -> bool {
+        false
+    }
+
     /// Returns direction and speed of a recording.
     fn state(&self) -> Option<String> {
         None
@@ -65,6 +70,10 @@ pub(crate) trait Stage {
 impl Stage for Fleet {
     fn tick(&mut self) {
         Fleet::tick(self);
+    }
+
+    fn is_recorded(&self) -> bool {
+        Fleet::is_recorded(self)
     }
 
     fn gather(&mut self, wait: Duration) -> bool {

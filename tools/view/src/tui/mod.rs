@@ -68,6 +68,7 @@ fn refresh(
     signals: &Signals,
 ) -> io::Result<()> {
     let mut view = View::new(interval);
+    view.recorded = stage.is_recorded();
     let input = input()?;
     // An end of input that was typed before the view would block crossterm's first read. Without this the view still
     // works.

@@ -162,6 +162,17 @@ fn eighty_columns() {
 }
 
 #[test]
+fn a_recording_is_named_in_the_head() {
+    let mut view = View::new(Duration::from_secs(1));
+    for recorded in [false, true] {
+        view.recorded = recorded;
+        let terminal = terminal(&mut view, &agents(), 80, 6);
+        let head: String = (0..80).map(|x| terminal.backend().buffer()[(x, 0)].symbol()).collect();
+        assert_eq!(head.contains("recording · every 1s · sample "), recorded, "{head}");
+    }
+}
+
+#[test]
 fn scrolling_keeps_the_heading() {
     let mut view = View::new(Duration::from_secs(1));
     screen(&mut view, 80, 6);

@@ -39,6 +39,8 @@ pub(super) struct View {
     pub(super) paused: bool,
     /// Whether the mouse is the view's, not the terminal's.
     pub(super) mouse: bool,
+    /// Whether the samples are recorded.
+    pub(super) recorded: bool,
     interval: Duration,
     /// Direction and speed of a replay.
     course: Option<String>,
@@ -69,6 +71,7 @@ impl View {
             sample: 0,
             paused: false,
             mouse: true,
+            recorded: false,
             interval,
             course: None,
             time: Stamp::now(),
@@ -379,7 +382,8 @@ impl View {
             (false, None) => format!("every {:?}", self.interval),
         };
         let raw = if self.numbers == Numbers::Raw { "raw" } else { "" };
-        let words = [self.arrangement.sort.words(), raw].into_iter().filter(|words| !words.is_empty());
+        let recorded = if self.recorded { "recording" } else { "" };
+        let words = [self.arrangement.sort.words(), raw, recorded].into_iter().filter(|words| !words.is_empty());
         let words: String = words.flat_map(|words| [words, " · "]).collect();
         let time = local(self.time);
         match self.course {
