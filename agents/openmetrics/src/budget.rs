@@ -6,7 +6,6 @@
 //! For the short time until the largest source has given memory back, all together may need up to twice the limit.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::resource::{Resource, getrlimit};
@@ -21,7 +20,7 @@ const MOST: usize = 1 << 30;
 /// Part of the memory that the process may use, or that the machine has, for the sources by default.
 const PART: usize = 4;
 
-/// The memory of all sources.
+/// Limit of the memory of all sources, and how much of it each of them uses.
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: usize,
@@ -32,6 +31,8 @@ pub(crate) struct Budget {
 #[derive(Debug, Default)]
 struct State {
     used: usize,
+    /// Number of the next source.
+    next: u32,
     accounts: HashMap<u32, Account>,
     /// Sources that are to give memory back, and of which the agent does not know that yet.
     pending: Vec<u32>,
@@ -154,9 +155,11 @@ impl State {
 
 impl Share {
     pub(crate) fn new(budget: &Arc<Budget>) -> Share {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        budget.lock().accounts.insert(id, Account::default());
+        let mut state = budget.lock();
+        let id = state.next;
+        state.next = id.wrapping_add(1);
+        state.accounts.insert(id, Account::default());
+        drop(state);
         Share { of: Some((Arc::clone(budget), id)), used: 0, reserved: 0 }
     }
 
@@ -217,7 +220,7 @@ impl Share {
         has_plenty
     }
 
-    /// Counts and logs what was left out of a document because memory is short.
+    /// Counts and logs the metrics, instances and samples of a document that were left out because memory is short.
     pub(crate) fn leave_out(&self, source: &str, n: u64) {
         if let Some((budget, _)) = self.of.as_ref().filter(|_| n > 0) {
             budget.leave_out(source, n);

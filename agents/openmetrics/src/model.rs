@@ -149,6 +149,9 @@ impl Model {
             self.forget_keys();
             self.shrink();
         }
+        if outcome.refused.is_some() {
+            self.settle();
+        }
         self.share.leave_out(&self.source, self.short);
         Sample {
             metrics: self.list(),
@@ -249,7 +252,7 @@ impl Model {
         }
     }
 
-    /// Returns the target of a sample, and the number of its key, if it has one.
+    /// Returns the target of a sample, and the number of its key. There is no number if memory is too short for the key.
     ///
     /// # Errors
     /// The reason why the document must not be read further.

@@ -26,9 +26,9 @@ pub(crate) enum Urgency {
     New,
     /// A script that has not answered yet. It takes long to start hundreds of scripts, so servers do not wait for them.
     Fresh,
-    /// The source was late once.
+    /// The last reading did not end in time.
     Retry,
-    /// The source was late again and again.
+    /// The last two readings, or more, did not end in time.
     Late,
 }
 

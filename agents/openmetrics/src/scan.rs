@@ -49,8 +49,8 @@ impl Scans {
         self.wait(most)
     }
 
-    /// Begins a scan if another one may find other sources, and waits shortly for it, if requests may wait. Returns the sources of a scan that
-    /// has ended, unless it was incomplete. Requests wait only once for each scan.
+    /// Begins a scan if another one may find other sources, and waits shortly for it, if the request may wait. Requests
+    /// wait only once for each scan. Returns the sources of a scan that has ended, unless it was incomplete.
     pub(crate) fn refresh(&mut self, now: Instant, may_wait: bool) -> Option<Vec<Found>> {
         if self.running.is_some() {
             return self.wait(Duration::ZERO);

@@ -14,9 +14,10 @@ use crate::naming;
 const METRIC: usize = 512;
 /// Memory for an instance's name, in bytes, besides the name: its places in the tables of the model and of the agent.
 const NAME: usize = 128;
-/// Memory for an instance that a document has had, in bytes, besides its labels: its places and values.
+/// Memory for the values of an instance, in bytes, besides its labels. An instance of the table that no document has
+/// had needs none.
 const VALUE: usize = 144;
-/// Number of copies of a name: in the table, as it is exported, and as it is written.
+/// Number of places in memory that have a copy of a name: the table, the exported names, and the text of the table's file.
 const COPIES: usize = 3;
 
 /// Returns the memory for a metric, in bytes, without its instances.
@@ -47,7 +48,7 @@ pub(super) fn more_for(metric: &Metric, known: Option<u32>, name: &str, labels: 
     }
 }
 
-/// Returns as how many instances one with this name counts.
+/// Returns how much of the limit of instances one with this name uses. A long name uses as much as several short ones.
 pub(super) fn cost(name: &str) -> usize {
     1 + name.len() / HEAVY
 }
@@ -201,10 +202,16 @@ impl Model {
     /// Removes the keys that are not in the last document, if there are many.
     pub(super) fn forget_keys(&mut self) {
         if self.known.len() > 2 * self.order.len() + SPARE {
-            let before = self.known.bytes();
             self.known.keep(&mut self.order);
-            self.share.give(before.saturating_sub(self.known.bytes()));
+            self.settle();
         }
+    }
+
+    /// Gives back what was taken for keys that are forgotten, and for samples, metrics and labels that were refused
+    /// after that.
+    pub(super) fn settle(&mut self) {
+        let surplus = self.share.used().saturating_sub(self.footprint());
+        self.share.give(surplus);
     }
 
     /// Frees memory that the next documents do not need.
@@ -246,5 +253,47 @@ impl Working {
             naming::show_all(table, instances, likeness);
             instances.shrink();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Share};
+    use crate::url_file::Rules;
+
+    fn model() -> Model {
+        let mut model = Model::unsaved("a".into(), 10_000);
+        model.share = Share::new(&Budget::new(64 << 20));
+        model
+    }
+
+    /// What was taken for a sample that is refused is not lost at each reading.
+    #[test]
+    fn documents_that_are_refused_use_no_more_memory_each_time() {
+        for text in ["a{x=\"1\"} 1\na 2\n", "b 1\n0c 2\n", "# TYPE d histogram\nd 1\n"] {
+            let mut model = model();
+            let used: Vec<usize> = (0..50)
+                .map(|_| {
+                    model.read(text, &Rules::default());
+                    model.share.used()
+                })
+                .collect();
+            assert_eq!(used[1], used[49], "{text}");
+        }
+    }
+
+    /// What was taken for metrics that are left out is given back when their names have gone.
+    #[test]
+    fn names_that_change_all_the_time_use_no_more_memory() {
+        let mut model = model();
+        let mut most = Vec::new();
+        for round in 0..60 {
+            let text: String = (0..500).map(|n| format!("m{round}_{n} 1\n")).collect();
+            model.read(&text, &Rules::default());
+            most.push(model.share.used());
+        }
+        let largest = |from: usize| most.iter().skip(from).take(20).max();
+        assert_eq!(largest(20), largest(40), "{most:?}");
     }
 }
