@@ -416,7 +416,7 @@ impl Archive {
         let later = self.logs.partition_point(|log| log.label.start <= time);
         let earlier = later.checked_sub(1).and_then(|nth| self.logs.get(nth));
         let (Some(earlier), Some(later)) = (earlier, self.logs.get(later)) else { return Ok(None) };
-        let end = earlier.end()?;
+        let end = earlier.fixed_end()?;
         Ok(Some(match direction {
             Direction::Forward => after(end),
             Direction::Backward => before(later.label.start),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use pcp_pdu::event::Stamp;
 use pmapi::Error;
@@ -35,6 +35,8 @@ pub(crate) struct Log {
     limit: u64,
     /// Volumes that a cursor has open.
     open: Mutex<BTreeMap<u32, Weak<Source>>>,
+    /// The end, once [`Log::fixed_end`] has searched for it.
+    fixed_end: OnceLock<Stamp>,
 }
 
 fn check_label(path: &Path, start: &[u8], len: u64) -> Result<Label> {
@@ -78,7 +80,7 @@ impl Log {
         let label = Self::label_of(&source)?;
         check_volume(path, &label, (*first).into())?;
         let open = Mutex::new(BTreeMap::from([(*first, Arc::downgrade(&source))]));
-        let mut log = Log { files, label, index: Vec::new(), limit, open };
+        let mut log = Log { files, label, index: Vec::new(), limit, open, fixed_end: OnceLock::new() };
         let index = match &log.files.index {
             Some(path) => {
                 let bytes = whole(path, limit.min(IN_MEMORY))?;
@@ -201,6 +203,16 @@ impl Log {
         }
         Err(last
             .unwrap_or_else(|| ArchiveError::file(&self.files.base, Error::LOGREC, "no volume has a complete record")))
+    }
+
+    /// Returns the end of an archive that is no longer written, because another one follows it. Searching for it may
+    /// decompress a volume, so that is done once.
+    pub(crate) fn fixed_end(&self) -> Result<Stamp> {
+        if let Some(end) = self.fixed_end.get() {
+            return Ok(*end);
+        }
+        let end = self.end()?;
+        Ok(*self.fixed_end.get_or_init(|| end))
     }
 
     /// Returns the time of the last complete record of a volume. Returns `None` if the previous volume has to be

@@ -21,7 +21,10 @@ fn pmid(item: u32) -> PmId {
 
 /// Writes an archive with a long singular text, a domain of numbers, and a singular number after it in each record.
 fn write(dir: &Path) -> PathBuf {
-    let base = dir.join("a");
+    write_from(dir.join("a"), 1_700_000_000)
+}
+
+fn write_from(base: PathBuf, start: i64) -> PathBuf {
     let mut writer = Create::new("localhost").create(&base).unwrap();
     let indom = InDom::from_word(253 << 22 | 1).unwrap();
     let metrics = [(1, Type::String, None), (2, Type::U64, Some(indom)), (3, Type::U32, None)];
@@ -33,7 +36,7 @@ fn write(dir: &Path) -> PathBuf {
     let list: Vec<_> = (0..).zip(&names).map(|(inst, name)| (Inst::new(inst), name.as_bytes())).collect();
     let mut values = ResultWriter::new();
     for nth in 0..RECORDS {
-        let time = Stamp { seconds: 1_700_000_000 + i64::from(nth), nanoseconds: 0 };
+        let time = Stamp { seconds: start + i64::from(nth), nanoseconds: 0 };
         writer.instances(time, indom, &list).unwrap();
         values.begin();
         values.begin_set(Some(pmid(1)));
@@ -135,6 +138,25 @@ fn few_metrics_of_long_records() {
         }
         assert!(few.fetch(Direction::Forward, pmids, &profile).unwrap().is_none());
     }
+}
+
+/// The end of a compressed archive is searched for only once.
+#[test]
+fn a_gap_behind_a_compressed_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = write(dir.path());
+    let last = Archive::open(&first).unwrap().end().unwrap();
+    xz(&first, &[]);
+    write_from(dir.path().join("b"), last.seconds + 100);
+    let archive = Archive::open(dir.path()).unwrap();
+    let at = |seconds| Stamp { seconds: last.seconds + seconds, ..last };
+    assert!(archive.is_gap(at(50)).unwrap());
+    let used = allocation_counter::measure(|| {
+        assert!(!archive.is_gap(last).unwrap());
+        assert!(archive.is_gap(at(99)).unwrap());
+        assert!(!archive.is_gap(at(100)).unwrap());
+    });
+    assert_eq!(used.bytes_total, 0);
 }
 
 #[test]
