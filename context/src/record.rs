@@ -35,7 +35,7 @@ pub enum RecordError {
     #[error("host {0:?} cannot be the default host: there is one already")]
     Default(String),
     /// Recording without a host, or a host of another recording.
-    #[error("the recording has no such host")]
+    #[error("the recording has no host, or not this one")]
     NoHost,
     /// pmlogger cannot be started.
     #[error("{}: {source}", program.display())]

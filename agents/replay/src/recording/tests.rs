@@ -1,4 +1,4 @@
-//! Tests of the values and instances as of a position.
+//! Tests of the values and instances at a position in the recording.
 
 use super::*;
 use pcp_archive::Create;
