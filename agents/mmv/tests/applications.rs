@@ -11,28 +11,23 @@ use std::time::{Duration, Instant};
 use scene::{Application, Scene, assert_same};
 use testkit::Pmcd;
 
-/// Runs an example of the crate `mmv`.
-fn example(scene: &Scene, name: &str, file: &str, args: &[&str]) -> Application {
-    let program = match name {
-        "service" => build(&["--package", "pcp-http-examples", "--bin", name], name),
-        _ => build(
-            &["--package", "pcp-mmv", "--features", "metrics,tracing-layer", "--example", name],
-            &format!("examples/{name}"),
-        ),
-    };
-    let mut program = Command::new(program);
+/// Runs a program that shows the use of the crate `mmv`.
+fn example(scene: &Scene, program: &str, file: &str, args: &[&str]) -> Application {
+    let mut program = Command::new(built().join(program));
     program.args(args);
     scene.start(program, file)
 }
 
-/// Builds an example. Returns its path.
-fn build(args: &[&str], program: &str) -> PathBuf {
+/// Builds the programs. Returns the folder that they are in.
+fn built() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).args(["build", "--quiet", "--offline"]);
-    assert!(cargo.args(args).status().unwrap().success());
+    // With the features of one package alone, Cargo would compile most dependencies once more.
+    cargo.args(["--workspace", "--example", "acme", "--bin", "service"]);
+    assert!(cargo.status().unwrap().success());
     // The test is `debug/deps/NAME` in the target folder.
     let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(3).unwrap().join("debug").join(program)
+    test.ancestors().nth(3).unwrap().join("debug")
 }
 
 /// Returns descriptors and instances, which must be equal; help texts and values differ.
@@ -50,7 +45,7 @@ fn acme_is_the_same_in_c_and_in_rust_under_both_agents() {
     assert!(source.exists(), "{}: the package pcp has it", source.display());
     let in_rust = Scene::new();
     let _applications =
-        [in_c.start(Command::new(in_c.compile(&source)), "acme"), example(&in_rust, "acme", "acme", &[])];
+        [in_c.start(Command::new(in_c.compile(&source)), "acme"), example(&in_rust, "examples/acme", "acme", &[])];
     let c = described(&in_c.under(in_c.c()));
     for part in ["PMID: 70.321.10", "mmv.acme.products.queuetime", "Units: microsec", "InDom: 70.657469"] {
         assert!(c.contains(part), "{part} is not in\n{c}");

@@ -38,11 +38,12 @@ fn stage() -> Agent {
 }
 
 /// Builds a program of `examples` and returns its path. Cargo itself builds these only for some selections of tests.
+/// With the features of one package alone, it would compile most dependencies once more.
 fn example(name: &str) -> PathBuf {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--examples"]);
+        cargo.args(["build", "--quiet", "--offline", "--workspace", "--examples"]);
         cargo.args((!cfg!(debug_assertions)).then_some("--release"));
         assert!(cargo.status().unwrap().success());
     });
