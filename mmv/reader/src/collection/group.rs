@@ -96,8 +96,8 @@ pub(super) type Ready = HashMap<Vec<u64>, Tables>;
 type Rank<'a> = (bool, u64, &'a OsStr);
 
 /// Number of look-ups in tables of other groups that one request does to hide names which it lists, or to count metrics.
-/// They take 3 to 5 ms.
-const CHECKS: usize = 16_384;
+/// They take 1 to 3 ms.
+const CHECKS: usize = 8_192;
 
 /// Longest time for the tables that a later request builds, in nanoseconds.
 const LATER: u64 = 8_000_000;

@@ -72,6 +72,8 @@ pub struct Collection {
     is_unreadable: bool,
     /// Number of the present request.
     request: u64,
+    /// Part of the time for changes that the present request leaves to others: it has 1 / `share`.
+    share: u64,
     /// Number of the group with which the next check of all files begins.
     checked: usize,
     /// Time of the present request for changed files.
@@ -80,8 +82,13 @@ pub struct Collection {
     draft: Option<Draft>,
     /// Number of records from which on tables are built in parts.
     large: u64,
+    /// Number of metrics beyond which requests about names have less time for changes.
+    many: usize,
     buffer: Vec<u8>,
 }
+
+/// Number of metrics beyond which a list of all names takes some milliseconds.
+const MANY: usize = 32_768;
 
 /// Number of files that are checked between two checks of the time.
 const CHECKED: usize = 32;
@@ -123,10 +130,12 @@ impl Collection {
             is_delayed: false,
             is_unreadable: false,
             request: 0,
+            share: 1,
             checked: 0,
             turn: Turn::default(),
             draft: None,
             large: LARGE,
+            many: MANY,
             buffer: Vec::new(),
         }
     }
@@ -174,6 +183,16 @@ impl Collection {
         self.refresh_all(&mut std::iter::empty())
     }
 
+    /// Detects changes as [`refresh`](Collection::refresh) does, for a request about names. With very many metrics, such a
+    /// request may take long, and has a quarter of the time for changes.
+    pub fn refresh_for_names(&mut self) -> bool {
+        let metrics: usize = self.groups.sources().map(|source| source.file.metrics().len()).sum();
+        self.share = if metrics > self.many { 4 } else { 1 };
+        let changed = self.refresh();
+        self.share = 1;
+        changed
+    }
+
     /// Detects changes as [`refresh`](Collection::refresh) does. Files that contribute to these metrics are checked
     /// regardless of time.
     pub fn refresh_all(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
@@ -211,7 +230,7 @@ impl Collection {
     /// Checks files for as long as there is time, beginning where the last request ended. Returns whether all of them
     /// are unchanged.
     fn check_others(&mut self) -> bool {
-        let (start, limit) = (thread_time(), self.accounts.limits.work / 2);
+        let (start, limit) = (thread_time(), self.work() / 2);
         let groups = self.groups.all_mut();
         let first = if self.checked < groups.len() { self.checked } else { 0 };
         let (before, after) = groups.split_at_mut(first);
@@ -229,6 +248,11 @@ impl Collection {
             are_valid &= group.begin(self.request, &mut self.buffer);
         }
         are_valid
+    }
+
+    /// Returns the time of the present request for changes, in nanoseconds.
+    fn work(&self) -> u64 {
+        self.accounts.limits.work / self.share
     }
 
     /// Reads files again, unless all checked files are valid and nothing else requires it.

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::Collection;
 use super::clusters::assign_clusters;
 use super::draft::Draft;
-use super::limits::{Cost, Limit, Limits, Tariff, thread_time};
+use super::limits::{Cost, Limit, Tariff, thread_time};
 use super::listing::{COARSE, Found, Listing, Look};
 use super::source::Source;
 use super::turn::Turn;
@@ -169,7 +169,7 @@ impl Collection {
         match outcome {
             Ok(None) => false,
             Ok(Some((found, directory))) => {
-                let (spent, work) = (thread_time().saturating_sub(start), self.accounts.limits.work);
+                let (spent, work) = (thread_time().saturating_sub(start), self.work());
                 self.turn = Turn::begin(self.tariff(all), left(work, spent), self.large, self.groups.all());
                 self.take_in(found, directory, all)
             }
@@ -187,8 +187,8 @@ impl Collection {
     /// Continues building tables that are built in parts. They leave time for reading files. `start` is the present
     /// time.
     fn go_on_building(&mut self, start: u64) {
+        let work = self.work();
         let Some(draft) = &mut self.draft else { return };
-        let work = self.accounts.limits.work;
         let until = start.saturating_add(work - work / LEAST);
         let is_valid = draft.go_on(&self.prefix, &self.groups, until);
         self.accounts.work(draft.uid, thread_time().saturating_sub(start));
@@ -216,13 +216,13 @@ impl Collection {
                 Listing::begin(&self.directory, directory, look, known)?
             }
         };
-        let Limits { names, work, .. } = self.accounts.limits;
+        let (names, work) = (self.accounts.limits.names, self.work());
         // The first scan, and a scan that was requested, read more names.
         let (names, time) = match self.tariff(all) {
             Tariff::Free => (names.saturating_mul(FIRST), u64::MAX),
             Tariff::Charged => (names, work),
         };
-        if !listing.go_on(names, time, &mut self.accounts)? {
+        if !listing.go_on(names, time, self.share, &mut self.accounts)? {
             self.listing = Some(listing);
             return Ok(None);
         }
