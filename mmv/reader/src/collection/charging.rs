@@ -97,7 +97,7 @@ fn a_request_about_very_many_names_has_a_part_of_the_time() {
     }
     collection.many = 0;
     let mut limits = collection.limits();
-    limits.work = 0;
+    limits.work = 100_000;
     collection.set_limits(limits);
     let mut change = 0;
     let mut stats = |refresh: fn(&mut super::Collection) -> bool| {

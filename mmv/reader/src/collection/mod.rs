@@ -27,6 +27,7 @@ mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use pmapi::{Error, Inst, Item, LabelSet, Semantics, Serial, Units};
@@ -72,7 +73,7 @@ pub struct Collection {
     is_unreadable: bool,
     /// Number of the present request.
     request: u64,
-    /// Part of the time for changes that the present request leaves to others: it has 1 / `share`.
+    /// Divisor of the time that the present request has for changes.
     share: u64,
     /// Number of the group with which the next check of all files begins.
     checked: usize,
@@ -89,6 +90,9 @@ pub struct Collection {
 
 /// Number of metrics beyond which a list of all names takes some milliseconds.
 const MANY: usize = 32_768;
+
+/// Part of the time for changes that a request has if its answer, or the check of its files, takes long: a quarter.
+const LESS: u64 = 4;
 
 /// Number of files that are checked between two checks of the time.
 const CHECKED: usize = 32;
@@ -187,16 +191,17 @@ impl Collection {
     /// request may take long, and has a quarter of the time for changes.
     pub fn refresh_for_names(&mut self) -> bool {
         let metrics: usize = self.groups.sources().map(|source| source.file.metrics().len()).sum();
-        self.share = if metrics > self.many { 4 } else { 1 };
-        let changed = self.refresh();
-        self.share = 1;
-        changed
+        self.refresh_with(if metrics > self.many { LESS } else { 1 }, &mut std::iter::empty())
     }
 
     /// Detects changes as [`refresh`](Collection::refresh) does. Files that contribute to these metrics are checked
     /// regardless of time.
     pub fn refresh_all(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        self.begin();
+        self.refresh_with(1, items)
+    }
+
+    fn refresh_with(&mut self, share: u64, items: &mut dyn Iterator<Item = Item>) -> bool {
+        self.begin(share);
         let of_items = self.check_for(items);
         let of_others = self.check_others();
         self.scan_unless(of_items && of_others)
@@ -205,24 +210,29 @@ impl Collection {
     /// Detects changes for a fetch of some metrics, and returns whether names, instances or labels may have changed. Of
     /// the known files, only those that contribute to these metrics are checked.
     pub fn refresh_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        self.begin();
+        self.begin(1);
         let are_valid = self.check_for(items);
         self.scan_unless(are_valid)
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, share: u64) {
         self.request += 1;
+        self.share = share;
         self.groups.begin();
     }
 
-    /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged.
+    /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged. If there are very many
+    /// files, less time is left for changes.
     fn check_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        let mut are_valid = true;
+        let (mut are_valid, start) = (true, Instant::now());
         for item in items {
             let number = self.groups.of_item(&self.prefix, item);
             if let Some(group) = number.and_then(|number| self.groups.get_mut(number)) {
                 are_valid &= group.begin(self.request, &mut self.buffer);
             }
+        }
+        if start.elapsed() > Duration::from_nanos(self.work() / 2) {
+            self.share = LESS;
         }
         are_valid
     }

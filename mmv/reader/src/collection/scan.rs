@@ -247,8 +247,11 @@ impl Collection {
         let draft = draft.map(Draft::finish);
         let has_arrived = draft.is_some();
         let (arrived, replaced, ready) = draft.unwrap_or_default();
-        let stay = self.groups.take_sources().into_iter().filter(|source| !replaced.contains(&source.stamp));
-        let known: HashMap<OsString, Source> = stay.chain(arrived).map(|s| (s.name.clone(), s)).collect();
+        let sources = self.groups.take_sources();
+        // Sources are large: a map that grows would move them several times.
+        let mut known: HashMap<OsString, Source> = HashMap::with_capacity(sources.len() + arrived.len());
+        let stay = sources.into_iter().filter(|source| !replaced.contains(&source.stamp));
+        known.extend(stay.chain(arrived).map(|source| (source.name.clone(), source)));
         let skipped = std::mem::take(&mut self.skipped);
         let skipped: HashMap<OsString, Skipped> = skipped.into_iter().map(|s| (s.name.clone(), s)).collect();
         self.accounts.clear();
@@ -276,7 +279,8 @@ impl Collection {
         }
         self.is_delayed |= has_room && !self.crowd.is_empty();
         self.accounts.count_crowd(&crowd_before, &self.crowd);
-        kept.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        // Nearly sorted already, which a stable sort uses.
+        kept.sort_by(|a, b| a.name.cmp(&b.name));
         self.open_some(&mut kept);
         assign_clusters(&mut kept, self.large);
         self.skipped.sort_unstable_by(|a, b| (a.uid, &a.name).cmp(&(b.uid, &b.name)));
