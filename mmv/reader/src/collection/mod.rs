@@ -27,7 +27,6 @@ mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use pmapi::{Error, Inst, Item, LabelSet, Semantics, Serial, Units};
@@ -91,7 +90,7 @@ pub struct Collection {
 /// Number of metrics beyond which a list of all names takes some milliseconds.
 const MANY: usize = 32_768;
 
-/// Part of the time for changes that a request has if its answer, or the check of its files, takes long: a quarter.
+/// Divisor of the time for changes of a request whose answer may take long.
 const LESS: u64 = 4;
 
 /// Number of files that are checked between two checks of the time.
@@ -221,18 +220,14 @@ impl Collection {
         self.groups.begin();
     }
 
-    /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged. If there are very many
-    /// files, less time is left for changes.
+    /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged.
     fn check_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        let (mut are_valid, start) = (true, Instant::now());
+        let mut are_valid = true;
         for item in items {
             let number = self.groups.of_item(&self.prefix, item);
             if let Some(group) = number.and_then(|number| self.groups.get_mut(number)) {
                 are_valid &= group.begin(self.request, &mut self.buffer);
             }
-        }
-        if start.elapsed() > Duration::from_nanos(self.work() / 2) {
-            self.share = LESS;
         }
         are_valid
     }
