@@ -54,14 +54,20 @@ impl<'a> Parser<'a> {
         self.initial()?;
         loop {
             while !self.operand()? {
-                if self.stack.len() > MAX_DEPTH {
-                    return Err(self.error("Expression nested too deeply".to_owned()));
-                }
+                self.check_depth()?;
             }
             if self.operators()? {
                 return Ok(self.expr);
             }
+            self.check_depth()?;
         }
+    }
+
+    fn check_depth(&self) -> Result {
+        if self.stack.len() > MAX_DEPTH {
+            return Err(self.error("Expression nested too deeply".to_owned()));
+        }
+        Ok(())
     }
 
     pub(super) fn advance(&mut self) {

@@ -9,8 +9,11 @@ mod all;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::time::Duration;
 
 use all::{All, as_nobody, open_dir, read, registry, word};
+use metrics::{Key, Label, Level, Metadata, Recorder as _};
+use mmv::recorder::Recorder;
 use mmv::{Counter, Error, Family, Registry};
 use mmv_reader::File;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -113,6 +116,48 @@ fn a_full_disk_stops_no_application() {
                 std::mem::forget((over, disk));
             }
         }
+    });
+}
+
+/// A disk that hangs delays registrations, and the thread that flushes, but neither updates nor look-ups of known handles.
+#[test]
+#[ignore = "needs PCP"] // And root, in a copy of the machine.
+fn updates_do_not_wait_for_a_disk_that_hangs() {
+    in_name_space(|| {
+        let Some(disk) = mounted("btrfs", 110) else { return eprintln!("not tried: no btrfs") };
+        let recorder = Recorder::of(Registry::builder("app").directory(disk.path())).unwrap();
+        let registry = recorder.registry().clone();
+        let text = registry.text("text").register().unwrap();
+        let known = Key::from_parts("known", vec![Label::new("key", "value")]);
+        let metadata = Metadata::new("", Level::INFO, None);
+        recorder.register_counter(&known, &metadata).increment(1);
+        text.set("before");
+        registry.try_start().unwrap();
+        let freeze = |option: &str| {
+            assert!(std::process::Command::new("fsfreeze").arg(option).arg(disk.path()).status().unwrap().success());
+        };
+        freeze("-f");
+        text.set("after");
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| registry.flush());
+            std::thread::sleep(Duration::from_millis(300));
+            // This thread waits for the one that flushes.
+            scope.spawn(|| recorder.register_counter(&Key::from_name("new"), &metadata).increment(1));
+            std::thread::sleep(Duration::from_millis(300));
+            scope.spawn(|| {
+                text.set("again");
+                recorder.register_counter(&known, &metadata).increment(1);
+                done.send(()).unwrap();
+            });
+            let is_done = is_done.recv_timeout(Duration::from_secs(5)).is_ok();
+            freeze("-u");
+            assert!(is_done);
+        });
+        registry.flush();
+        let file = read(disk.path());
+        assert_eq!((self::text(&file, "text"), word(&file, "known")), ("again".to_owned(), 2));
+        std::mem::forget(disk);
     });
 }
 

@@ -242,6 +242,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends a string: its length in a word, its bytes, padding.
+    #[inline]
     pub fn string(&mut self, v: &[u8]) -> &mut Self {
         self.count(v.len()).padded(v)
     }

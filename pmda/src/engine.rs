@@ -21,6 +21,7 @@ use crate::limits::FixedLimit;
 use crate::log;
 use crate::schema::Schema;
 use crate::unserved::Unserved;
+use crate::work::Work;
 
 mod catalogs;
 mod fetch;
@@ -28,6 +29,7 @@ mod hosts;
 mod labels;
 mod names;
 mod plans;
+mod repeats;
 mod request;
 
 use catalogs::{Catalogs, version};
@@ -345,7 +347,16 @@ impl<A: Agent> Engine<A> {
 
     /// Stores values up to the first that is refused.
     fn store(&mut self, client: Client, request: &ResultPdu<'_>) -> Result {
-        request.sets().try_for_each(|set| self.store_set(client, &set))
+        let work = (request.len() > 1).then(|| Work::up_to(repeats::LONGEST));
+        request.sets().enumerate().try_for_each(|(number, set)| {
+            let is_over = work.as_ref().is_some_and(Work::is_over);
+            if is_over && request.sets().take(number).any(|before| before.pmid == set.pmid) {
+                error!(source = %client.source(), "a request stores values of one metric repeatedly, which takes too long");
+                FixedLimit::Pdus.count();
+                return Err(Error::TOOBIG);
+            }
+            self.store_set(client, &set)
+        })
     }
 
     fn store_set(&mut self, client: Client, set: &ValueSet<'_>) -> Result {
@@ -361,6 +372,9 @@ impl<A: Agent> Engine<A> {
         }
         if set.is_empty() {
             return Err(set.error.unwrap_or(Error::BADSTORE));
+        }
+        if metric.desc.indom.is_none() && set.len() > 1 {
+            return Err(Error::INST);
         }
         for (inst, value) in set.values() {
             // A singular metric accepts no instance, and a metric with instances requires one.

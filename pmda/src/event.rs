@@ -4,12 +4,14 @@ use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use pcp_pdu::event::{EventArray, EventFlags, Layout, Params, Stamp};
 use pmapi::{Atom, Domain, Error, Item, PmId, Result, Type};
 use tracing::warn;
 
 use crate::client::{Client, Ends, PerClient};
+use crate::work::Work;
 
 /// A queue of events in a fixed amount of memory, each of which a client reads once. It is made with
 /// [`Setup::event_queue`](crate::Setup::event_queue). A clone is another handle to the same queue.
@@ -69,6 +71,9 @@ pub struct Event {
 pub(crate) type Types = Rc<OnceCell<Vec<(Item, Type)>>>;
 
 type Filter = Box<dyn FnMut(&Event) -> bool>;
+
+/// Longest processor time in the filter of a client during a fetch.
+const FILTERING: Duration = Duration::from_millis(10);
 
 struct Queue {
     domain: Domain,
@@ -207,6 +212,9 @@ impl EventQueue {
     /// Sets a filter: the client gets only the events for which it returns true (pmdaEventSetFilter(3)). A client with
     /// a filter has access. The filter is dropped with the client, or when the client gets another one.
     ///
+    /// Clients choose filters, which may be slow. A fetch ends after 10 ms of processor time in the filter, and the
+    /// client's next fetch continues with the following event.
+    ///
     /// The filter must not use the queue: that would panic.
     pub fn set_filter(&self, client: Client, filter: impl FnMut(&Event) -> bool + 'static) {
         let before = self.reader(client).filter.replace(Box::new(filter));
@@ -327,6 +335,7 @@ impl Queue {
         let mut next = position.unwrap_or(first);
         let from = self.waiting.partition_point(|waiting| waiting.number < next);
         let Queue { array, waiting, .. } = self;
+        let time = reader.filter.is_some().then(|| Work::up_to(FILTERING));
         let packed = waiting.range(from..).try_for_each(|Waiting { number, event }| {
             put_missed(array, event.time, number - next)?;
             next = *number;
@@ -334,9 +343,10 @@ impl Queue {
                 array.push(event.time, event.flags, &event.params)?;
             }
             next = number + 1;
-            Ok(())
+            // At least one event is filtered, so that each fetch makes progress.
+            if time.as_ref().is_some_and(Work::is_over) { Err(Error::AGAIN) } else { Ok(()) }
         });
-        // When the value is full, the remaining events are sent with the next fetch.
+        // When the value is full, or the filter takes long, the remaining events are sent with the next fetch.
         if packed.and_then(|()| put_missed(array, self.lost, self.next - next)).is_ok() {
             next = self.next;
         }

@@ -95,6 +95,7 @@ mod transport;
 mod unserved;
 pub mod user;
 mod values;
+mod work;
 
 pub use clap;
 pub use pcp_pdu;

@@ -102,6 +102,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         let changed = match request {
             Request::Fetch(items) if is_due => self.files.refresh_all(&mut items.iter()),
             Request::Fetch(items) => self.files.refresh_for(&mut items.iter()),
+            Request::Names(_) => is_due && self.files.refresh_for_names(),
             _ => is_due && self.files.refresh(),
         };
         if is_due {

@@ -1,5 +1,4 @@
-//! Very large expressions. The time to bind them is proportional to their length: with one that grew with its square,
-//! each of these tests took more than 40 s.
+//! Very large expressions, as deeply nested as is allowed. The time to bind them is proportional to their length.
 
 use pcp_derive::{Definitions, Evaluator, Scope, UnknownNames};
 use pmapi::{Semantics, Type, Units};
@@ -19,16 +18,29 @@ fn count_bound(definitions: &[(&str, &str)]) -> usize {
 
 #[test]
 fn nested_ternaries_whose_inner_ones_are_never_chosen() {
-    let nested = "0 ? ".repeat(1_000_000) + "1" + &" : 2".repeat(1_000_000);
+    let nested = "0 ? ".repeat(9_999) + "1" + &" : 2".repeat(9_999);
     assert_eq!(count_bound(&[("nested", &nested)]), 1);
 }
 
 #[test]
 fn nested_ternaries_with_unknown_metrics_that_are_never_chosen() {
-    let nested = "a ? 1 ? ".repeat(300_000) + "3" + &" : no.such.metric : 3".repeat(300_000);
+    let nested = "a ? 1 ? ".repeat(4_990) + "3" + &" : no.such.metric : 3".repeat(4_990);
     assert_eq!(count_bound(&[("nested", &nested)]), 1);
     let chosen = format!("a ? {nested} : no.such.metric");
     assert_eq!(count_bound(&[("nested", &chosen)]), 0);
+}
+
+#[test]
+fn ternaries_are_nested_up_to_the_same_depth_as_other_constructs() {
+    let arms = |levels: usize| "0 ? ".repeat(levels) + "1" + &" : 2".repeat(levels);
+    let parentheses = |levels: usize| "(a ? ".repeat(levels) + "a" + &" : a)".repeat(levels);
+    for deep in [arms(10_001), arms(1_000_000), parentheses(5_001)] {
+        let refused = Definitions::new(Scope::Global).register("nested", &deep).err();
+        assert!(refused.is_some_and(|e| e.to_string().contains("nested too deeply")));
+    }
+    // A ternary behind the colon of another one is not nested.
+    let chain = "a ? a : ".repeat(100_000) + "a";
+    assert_eq!(count_bound(&[("parentheses", &parentheses(4_999)), ("chain", &chain)]), 2);
 }
 
 #[test]

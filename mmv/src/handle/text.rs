@@ -89,6 +89,15 @@ struct One {
     slot: Option<Slot>,
 }
 
+/// A text to be written to a file that is not mapped.
+struct Pending {
+    index: usize,
+    now: String,
+    /// The buffer that readers do not use, and its offset in the file.
+    second: bool,
+    at: u64,
+}
+
 /// The buffers of the file for the first `texts` texts.
 #[derive(Debug)]
 pub(crate) struct Room {
@@ -96,6 +105,8 @@ pub(crate) struct Room {
     /// Offset of the first buffer in the file.
     at: u64,
     texts: usize,
+    /// For each text, whether its second buffer was in use when other buffers replaced these.
+    used: Vec<bool>,
     /// Number of forks before this process wrote to the buffers. A child must not write its parent's buffers.
     forks: u32,
 }
@@ -117,6 +128,23 @@ impl Texts {
     pub(crate) fn is_quiet(&self) -> bool {
         self.0.is_quiet()
     }
+
+    /// Writes the changed texts to a file that is not mapped. Texts that cannot be written are tried again the next
+    /// time. Only one thread at a time may call this or [`TextList::exchange`].
+    ///
+    /// Nothing is locked during a write: a file system that hangs must not delay threads that set a text.
+    pub(crate) fn copy(&self) -> io::Result<()> {
+        let Some((file, pending)) = self.lock().and_then(|texts| texts.pending()) else { return Ok(()) };
+        let mut result = Ok(());
+        for text in pending {
+            let written = file.get().and_then(|file| write_at(file, &padded(&text.now), text.at));
+            if let (Ok(()), Some(mut texts)) = (&written, self.lock()) {
+                texts.written(&text);
+            }
+            result = result.and(written);
+        }
+        result
+    }
 }
 
 impl TextList {
@@ -136,62 +164,50 @@ impl TextList {
         let Some(one) = self.list.get_mut(index) else { return };
         one.now.clear();
         one.now.push_str(cut(text));
-        if let Some(Room { strings: Strings::Copied(_), .. }) = self.room {
+        if matches!(self.room, Some(Room { strings: Strings::Copied(_), .. })) {
             one.stale = true;
         } else {
             one.second = !one.second;
-            // Writing to mapped memory does not fail.
-            _ = self.show(index);
+            self.show(index);
         }
     }
 
-    /// Writes the changed texts to a file that is not mapped. Texts that cannot be written are tried again the next
-    /// time.
-    pub(crate) fn copy(&mut self) -> io::Result<()> {
-        let Some(Room { strings: Strings::Copied(_), .. }) = self.room else { return Ok(()) };
-        let mut result = Ok(());
-        for index in 0..self.list.len() {
-            let Some(one) = self.list.get_mut(index).filter(|one| one.stale) else { continue };
-            one.second = !one.second;
-            let shown = self.show(index);
-            if let Some(one) = self.list.get_mut(index) {
-                one.stale = shown.is_err();
-                // After an error, readers still see the other buffer.
-                one.second ^= shown.is_err();
-            }
-            result = result.and(shown);
-        }
-        result
+    /// Returns the file that is not mapped, and the texts that it lacks.
+    fn pending(&self) -> Option<(Arc<Kept>, Vec<Pending>)> {
+        let room = self.room.as_ref().filter(|room| room.forks == fork::count())?;
+        let Strings::Copied(file) = &room.strings else { return None };
+        let stale = self.list.iter().take(room.texts).enumerate().filter(|(_, one)| one.stale);
+        let pending = stale.map(|(index, one)| {
+            let second = !one.second;
+            Pending { index, now: one.now.clone(), second, at: room.at + place(index, second) as u64 }
+        });
+        Some((Arc::clone(file), pending.collect()))
     }
 
-    /// Writes the present text to the file, and points the value to it. After an error, the value points to the old
-    /// text.
+    /// Points a value to a text that was written. The text may have changed again in the meantime.
+    fn written(&mut self, Pending { index, now, second, at }: &Pending) {
+        if let Some(one) = self.list.get_mut(*index) {
+            one.second = *second;
+            one.stale = one.now != *now;
+            one.point(now.len(), *at);
+        }
+    }
+
+    /// Writes the present text to mapped buffers, and points the value to it.
     #[inline]
-    fn show(&mut self, index: usize) -> io::Result<()> {
-        let (Some(one), Some(room)) = (self.list.get(index), &mut self.room) else { return Ok(()) };
+    fn show(&mut self, index: usize) {
+        let (Some(one), Some(room)) = (self.list.get(index), &mut self.room) else { return };
         if index >= room.texts || room.forks != fork::count() {
-            return Ok(());
+            return;
         }
-        let place = (2 * index + usize::from(one.second)) * STRING_LEN;
-        match &mut room.strings {
-            Strings::Mapped(map, skew) => {
-                let start = *skew + place;
-                if let Some(string) = map.get_mut(start..).and_then(<[u8]>::first_chunk_mut::<STRING_LEN>) {
-                    *string = [0; STRING_LEN];
-                    string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
-                }
+        let place = place(index, one.second);
+        if let Strings::Mapped(map, skew) = &mut room.strings {
+            let start = *skew + place;
+            if let Some(string) = map.get_mut(start..).and_then(<[u8]>::first_chunk_mut::<STRING_LEN>) {
+                *string = padded(&one.now);
             }
-            Strings::Copied(file) => {
-                let mut string = [0; STRING_LEN];
-                string.iter_mut().zip(one.now.bytes()).for_each(|(to, from)| *to = from);
-                write_at(file.get()?, &string, room.at + place as u64)?;
-            }
+            one.point(one.now.len(), room.at + place as u64);
         }
-        if let Some(slot) = &one.slot {
-            slot.word().store(one.now.len() as u64, Relaxed);
-            slot.extra().store(room.at + place as u64, Release);
-        }
-        Ok(())
     }
 
     /// Prepares the buffers at an offset of a file for [`TextList::exchange`]. Returns `None` if there are no texts.
@@ -206,25 +222,58 @@ impl TextList {
         } else {
             Strings::Copied(Arc::clone(file))
         };
-        Ok(Some(Room { strings, at, texts, forks: fork::count() }))
+        Ok(Some(Room { strings, at, texts, used: Vec::new(), forks: fork::count() }))
     }
 
-    /// Writes all texts to other buffers. Returns the old ones, and whether all texts could be written.
-    pub(crate) fn exchange(&mut self, room: Option<Room>) -> (Option<Room>, io::Result<()>) {
-        let old = std::mem::replace(&mut self.room, room);
-        let mut result = Ok(());
-        for index in 0..self.list.len() {
-            if let Some(one) = self.list.get_mut(index) {
-                one.second = false;
-            }
-            let shown = self.show(index);
-            if let Some(one) = self.list.get_mut(index) {
-                one.stale = shown.is_err();
-            }
-            result = result.and(shown);
+    /// Moves all texts to other buffers, and returns the old ones. A file that is not mapped has the texts after the
+    /// next [`Texts::copy`]. Until then, values point to the earlier texts if these buffers were in use before.
+    pub(crate) fn exchange(&mut self, room: Option<Room>) -> Option<Room> {
+        let mut old = std::mem::replace(&mut self.room, room);
+        if let Some(old) = &mut old {
+            old.used = self.list.iter().map(|one| one.second).collect();
         }
-        (old, result)
+        match &mut self.room {
+            Some(room) if matches!(room.strings, Strings::Copied(_)) => {
+                let (used, is_own) = (std::mem::take(&mut room.used), room.forks == fork::count());
+                for (index, one) in self.list.iter_mut().enumerate() {
+                    // The first text is written to the first buffer.
+                    (one.second, one.stale) = (used.get(index).copied().unwrap_or(true), true);
+                    if is_own && index < used.len().min(room.texts) {
+                        one.point(one.now.len(), room.at + place(index, one.second) as u64);
+                    }
+                }
+            }
+            _ => (0..self.list.len()).for_each(|index| {
+                if let Some(one) = self.list.get_mut(index) {
+                    (one.second, one.stale) = (false, false);
+                }
+                self.show(index);
+            }),
+        }
+        old
     }
+}
+
+impl One {
+    fn point(&self, len: usize, at: u64) {
+        if let Some(slot) = &self.slot {
+            slot.word().store(len as u64, Relaxed);
+            slot.extra().store(at, Release);
+        }
+    }
+}
+
+/// Returns the offset of one of the two buffers of a text.
+fn place(index: usize, second: bool) -> usize {
+    (2 * index + usize::from(second)) * STRING_LEN
+}
+
+/// Returns a text as a buffer has it.
+#[inline]
+fn padded(text: &str) -> [u8; STRING_LEN] {
+    let mut string = [0; STRING_LEN];
+    string.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+    string
 }
 
 fn cut(text: &str) -> &str {

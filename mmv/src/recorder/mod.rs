@@ -42,14 +42,17 @@ use crate::names::{MAX_TEXT, truncated};
 use crate::sync::Lock;
 use crate::{Error, Registry, RegistryBuilder, Units};
 use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
-use state::{Handles, Instance, MAX_KEY, State, Target};
+use state::{Handles, Instance, Known, MAX_KEY, State, Target};
 
 /// A recorder that exports the metrics of the `metrics` facade.
 #[derive(Debug)]
 pub struct Recorder {
     registry: Registry,
     limits: Limits,
+    /// Locked while a key is registered. That waits for the disk if the registry writes its file.
     state: Arc<Lock<State>>,
+    /// Locked for a look-up, also by the thread that has locked `state`.
+    known: Arc<Lock<Known>>,
     /// Locked while a counter is set to an absolute value.
     setting: Arc<Lock<()>>,
 }
@@ -70,7 +73,7 @@ struct Limits {
 
 /// Differences between counters, gauges and histograms.
 struct Kind<T> {
-    handles: fn(&mut State) -> &mut Handles<T>,
+    handles: fn(&mut Known) -> &mut Handles<T>,
     units: Units,
     /// A handle that records nothing.
     nothing: T,
@@ -96,8 +99,10 @@ impl Recorder {
     pub fn of(builder: RegistryBuilder) -> Result<Recorder, Error> {
         // Metrics are registered at their first use, where time may matter.
         let registry = builder.lazy().build()?;
-        let recorder = Recorder { registry, limits: LIMITS, state: Arc::default(), setting: Arc::default() };
+        let (state, known, setting) = Default::default();
+        let recorder = Recorder { registry, limits: LIMITS, state, known, setting };
         fork::watch(Arc::downgrade(&recorder.state) as _);
+        fork::watch(Arc::downgrade(&recorder.known) as _);
         fork::watch(Arc::downgrade(&recorder.setting) as _);
         Ok(recorder)
     }
@@ -133,14 +138,22 @@ impl Recorder {
         }
     }
 
+    fn known<T: Clone>(&self, key: &Key, kind: &Kind<T>) -> Option<T> {
+        (kind.handles)(&mut *self.known.lock()?).known.get(key).cloned()
+    }
+
     /// Returns the handle of a key: the known one, a new one, or the shared one of keys beyond the limits. A metric
     /// that cannot be exported is logged, and its handle records nothing.
     fn handle<T: Clone>(&self, key: &Key, kind: Kind<T>, new: impl FnOnce(Target<'_>) -> Result<T, Error>) -> T {
         self.registry.inner().retry_thread();
         let key = sorted(key);
+        if let Some(known) = self.known(&key, &kind) {
+            return known;
+        }
         let Some(mut state) = self.state.lock() else { return kind.nothing };
-        if let Some(known) = (kind.handles)(&mut state).known.get(&key) {
-            return known.clone();
+        // Another thread may have registered the key in the meantime.
+        if let Some(known) = self.known(&key, &kind) {
+            return known;
         }
         let room = state.has_room(&self.registry);
         if !matches!(room, Ok(true)) {
@@ -149,12 +162,14 @@ impl Recorder {
             warn(&key, room.err(), line);
             return kind.nothing;
         }
-        let own = state.admits(&key, self.limits);
-        let first = !own && state.leave_out(&self.registry);
-        let others = &mut (kind.handles)(&mut state).others;
+        let Some(mut known) = self.known.lock() else { return kind.nothing };
+        let own = state.admits(&key, known.len(), self.limits);
+        let others = &(kind.handles)(&mut known).others;
         // A longer name is not kept in memory.
         let is_kept = others.len() < MAX_METRICS && key.name().len() <= MAX_KEY;
         let shared = others.get(key.name()).cloned();
+        drop(known);
+        let first = !own && state.leave_out(&self.registry);
         let shared =
             shared.or_else(|| (!kind.shared || key.labels().len() == 0 || !is_kept).then(|| kind.nothing.clone()));
         let new = match shared.filter(|_| !own) {
@@ -166,11 +181,13 @@ impl Recorder {
         };
         let handle = new.as_ref().unwrap_or(&kind.nothing).clone();
         let line = if new.is_err() { state.line() } else { None };
-        let handles = (kind.handles)(&mut state);
-        if own {
-            handles.known.insert(key.clone(), handle.clone());
-        } else if is_kept {
-            handles.others.insert(key.name().to_owned(), handle.clone());
+        if let Some(mut known) = self.known.lock() {
+            let handles = (kind.handles)(&mut known);
+            if own {
+                handles.known.insert(key.clone(), handle.clone());
+            } else if is_kept {
+                handles.others.insert(key.name().to_owned(), handle.clone());
+            }
         }
         // Nothing is locked while this is logged, because a consumer of the log may use the facade.
         drop(state);
@@ -223,7 +240,7 @@ impl metrics::Recorder for Recorder {
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> metrics::Counter {
         let nothing = metrics::Counter::noop();
-        let kind = Kind { handles: |state| &mut state.counters, units: Units::COUNT, nothing, shared: true };
+        let kind = Kind { handles: |known| &mut known.counters, units: Units::COUNT, nothing, shared: true };
         self.handle(key, kind, |target| {
             let (counter, setting) = (target.handle("")?, Arc::clone(&self.setting));
             Ok(metrics::Counter::from_arc(Arc::new(FacadeCounter { counter, setting })))
@@ -233,13 +250,13 @@ impl metrics::Recorder for Recorder {
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> metrics::Gauge {
         let nothing = metrics::Gauge::noop();
         // A gauge shared by many label sets would have a meaningless value.
-        let kind = Kind { handles: |state| &mut state.gauges, units: Units::NONE, nothing, shared: false };
+        let kind = Kind { handles: |known| &mut known.gauges, units: Units::NONE, nothing, shared: false };
         self.handle(key, kind, |target| Ok(metrics::Gauge::from_arc(Arc::new(FacadeGauge(target.handle("")?)))))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> metrics::Histogram {
         let nothing = metrics::Histogram::noop();
-        let kind = Kind { handles: |state| &mut state.histograms, units: Units::NONE, nothing, shared: true };
+        let kind = Kind { handles: |known| &mut known.histograms, units: Units::NONE, nothing, shared: true };
         self.handle(key, kind, |target| {
             Ok(metrics::Histogram::from_arc(Arc::new(FacadeHistogram(target.histogram()?))))
         })

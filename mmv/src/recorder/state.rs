@@ -31,9 +31,6 @@ pub(super) struct State {
     used: Names,
     /// Instance domains of labels, by PCP's names.
     domains: HashMap<String, Domain>,
-    pub counters: Handles<metrics::Counter>,
-    pub gauges: Handles<metrics::Gauge>,
-    pub histograms: Handles<metrics::Histogram>,
     /// Counts uses of label sets beyond the limits. `None` before the first one, and if it cannot be registered.
     left_out: Option<Counter>,
     /// Whether a label set beyond the limits was used.
@@ -42,6 +39,21 @@ pub(super) struct State {
     room: Backoff,
     /// Number of log lines about metrics that cannot be exported.
     lines: u32,
+}
+
+/// The handles of all known keys.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub counters: Handles<metrics::Counter>,
+    pub gauges: Handles<metrics::Gauge>,
+    pub histograms: Handles<metrics::Histogram>,
+}
+
+impl Known {
+    /// Returns the number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.counters.known.len() + self.gauges.known.len() + self.histograms.known.len()
+    }
 }
 
 /// The handles of one kind.
@@ -99,11 +111,10 @@ impl State {
         }
     }
 
-    /// Returns whether a new key may have its own metric or instance.
-    pub(super) fn admits(&self, key: &Key, limits: Limits) -> bool {
+    /// Returns whether a new key may have its own metric or instance. `keys` is the number of known keys.
+    pub(super) fn admits(&self, key: &Key, keys: usize, limits: Limits) -> bool {
         // Equals signs and separators count as well, because any number of labels may be empty.
         let len = key.labels().fold(key.name().len(), |len, label| len + label.key().len() + label.value().len() + 2);
-        let keys = self.counters.known.len() + self.gauges.known.len() + self.histograms.known.len();
         let instances = self.names.get(&(key.name().to_owned(), true)).and_then(|name| self.domains.get(name));
         let full = key.labels().len() > 0 && instances.is_some_and(|domain| domain.names.len() >= limits.metric);
         len <= MAX_KEY && keys < limits.all && !full

@@ -41,7 +41,7 @@ impl Inner {
                 files.extend(state.segments.get(index).map(|segment| Arc::clone(segment.file())));
                 state.move_segment(index, new)?;
             }
-            Ok(self.texts.lock().and_then(|mut texts| texts.exchange(room).0))
+            Ok(self.texts.lock().and_then(|mut texts| texts.exchange(room)))
         });
         match moved {
             Ok(room) => Ok(OldFiles { files, room }),
@@ -56,15 +56,13 @@ impl Inner {
     /// Writes all values to a file that must not be mapped; their memory stays where it is.
     pub(super) fn copy_all(&self, state: &State, file: &Arc<Kept>, texts_at: u64) -> io::Result<(OldFiles, Copies)> {
         let mut copies = Copies::new(file, state.model.values().len());
-        let mut texts = self.texts.lock();
-        let room = texts.as_ref().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Copied))?;
-        let (room, shown) = texts.as_mut().map_or((None, Ok(())), |texts| texts.exchange(room));
-        match shown.and_then(|()| copies.write(&state.segments)) {
+        let exchange = |room| self.texts.lock().and_then(|mut texts| texts.exchange(room));
+        let room = self.texts.lock().map_or(Ok(None), |texts| texts.prepare(file, texts_at, Access::Copied))?;
+        let room = exchange(room);
+        match self.texts.copy().and_then(|()| copies.write(&state.segments)) {
             Ok(()) => Ok((OldFiles { files: Vec::new(), room }, copies)),
             Err(e) => {
-                if let Some(mut texts) = texts {
-                    _ = texts.exchange(room);
-                }
+                exchange(room);
                 Err(e)
             }
         }
@@ -76,7 +74,7 @@ impl Inner {
         // If the program has closed the file, a new one takes its place.
         published.file.get().ok()?;
         let mut copies = published.copies.take()?;
-        let shown = self.texts.lock().map_or(Ok(()), |mut texts| texts.copy());
+        let shown = self.texts.copy();
         let result = copies.write(&state.segments).and(shown);
         if let Phase::Exporting(published) = &mut state.phase {
             published.copies = Some(copies);

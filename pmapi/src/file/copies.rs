@@ -26,11 +26,12 @@ pub fn stores_may_fail(file: &File) -> bool {
 
 /// Types of file systems: of statfs(2), and those that are not part of Linux.
 #[cfg(target_os = "linux")]
-const FAILING: [u32; 19] = [
+const FAILING: [u32; 20] = [
     0x9123_683e, // btrfs
     0x0000_3434, // nilfs2
     0xca45_1a4e, // bcachefs
     0x2fc1_2fc1, // zfs
+    0x2405_1905, // ubifs
     0x0000_6969, // nfs
     0x0000_517b, // smb
     0xfe53_4d42, // smb2
@@ -92,6 +93,8 @@ mod tests {
         let remote = [libc::NFS_SUPER_MAGIC, libc::SMB_SUPER_MAGIC, libc::FUSE_SUPER_MAGIC, libc::CODA_SUPER_MAGIC];
         let copying = [libc::BTRFS_SUPER_MAGIC, libc::NILFS_SUPER_MAGIC];
         assert!(remote.iter().chain(&copying).all(|kind| FAILING.contains(&(*kind as u32))));
+        // The C library has no name for UBIFS_SUPER_MAGIC of the kernel.
+        assert!(FAILING.contains(&0x2405_1905));
         let local = [libc::TMPFS_MAGIC, libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC];
         assert!(!local.iter().any(|kind| FAILING.contains(&(*kind as u32))));
         assert!(!stores_may_fail(&std::fs::File::open("/proc/self/status").unwrap()));

@@ -9,6 +9,7 @@ use tracing::{debug, error};
 
 use super::catalogs::{Catalogs, version};
 use super::plans::{self, Planned};
+use super::repeats::Repeats;
 use super::{Answer, Engine, MAX_REPLY};
 use crate::agent::Agent;
 use crate::client::Client;
@@ -17,6 +18,7 @@ use crate::log::{Panic, catch};
 use crate::schema::Schema;
 use crate::unserved::Unserved;
 use crate::values::Values;
+use crate::work::processor_time;
 
 impl<A: Agent> Engine<A> {
     pub(super) fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {
@@ -24,8 +26,10 @@ impl<A: Agent> Engine<A> {
         self.unserved.begin(version);
         self.plans.begin(version.names);
         self.result.begin();
-        for list in fetch.parts(plans::LONGEST) {
-            self.fetch_list(client, list)?;
+        let mut repeats = Repeats::new(fetch.pmids().len() > plans::LONGEST);
+        for (number, list) in fetch.parts(plans::LONGEST).enumerate() {
+            repeats.begin_part(fetch.parts(plans::LONGEST).take(number));
+            self.fetch_list(client, list, &mut repeats)?;
         }
         let changes = self.news_for_clients();
         match self.result.seal(FROM_AGENT, changes) {
@@ -44,14 +48,14 @@ impl<A: Agent> Engine<A> {
     }
 
     /// Adds the values of some metrics of a fetch to the answer.
-    fn fetch_list(&mut self, client: Client, list: Fetch<'_>) -> Result {
+    fn fetch_list(&mut self, client: Client, list: Fetch<'_>, repeats: &mut Repeats) -> Result {
         let Engine { agent, schema, plans, profile, result, unserved, .. } = self;
         let (metrics, offsets) = plans.metrics(client, list, |pmid| Catalogs { agent, schema }.metric(pmid));
         if let Some(offsets) = offsets {
             result.begin_like(offsets);
         }
         let mut rest = metrics.iter();
-        let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client };
+        let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client, repeats };
         loop {
             // One catch for all metrics, because a catch around each would take time. After a panic, the remaining
             // metrics get another catch. The writer and the log survive a panic at any point. The agent is responsible
@@ -75,6 +79,7 @@ struct Fetching<'a, A> {
     out: &'a mut ResultWriter,
     unserved: &'a mut Unserved,
     client: Client,
+    repeats: &'a mut Repeats,
 }
 
 impl<A: Agent> Fetching<'_, A> {
@@ -89,6 +94,7 @@ impl<A: Agent> Fetching<'_, A> {
         }
         self.out.begin_set(metric.pmid);
         let outcome = match &metric.desc {
+            Ok(desc) if metric.is_repeated || self.repeats.has(desc.pmid) => self.repeated(desc),
             Ok(desc) => self.values(desc),
             Err(outcome) => {
                 if *outcome == Err(Error::PMID) {
@@ -102,6 +108,22 @@ impl<A: Agent> Fetching<'_, A> {
             Err(e) => self.out.fail_set(e),
         }
         Ok(())
+    }
+
+    /// Adds the values of a metric that the request has named before.
+    #[cold]
+    fn repeated(&mut self, desc: &Desc) -> Result {
+        if self.repeats.has_time() {
+            let before = processor_time();
+            let done = self.values(desc);
+            self.repeats.spend(processor_time().saturating_sub(before));
+            return done;
+        }
+        if self.repeats.is_first() {
+            error!(source = %self.client.source(), "a fetch names metrics repeatedly, which takes too long: they have no more values");
+        }
+        FixedLimit::Pdus.count();
+        Err(Error::TOOBIG)
     }
 
     /// Adds the values of a metric to the open value set.

@@ -1,5 +1,6 @@
 //! Plans of recent fetches: if a list of metrics is fetched again, the metrics are not looked up again.
 
+use hashbrown::HashSet;
 use pcp_pdu::metadata::Fetch;
 use pcp_pdu::result_writer::Offsets;
 use pmapi::{Desc, Error, PmId};
@@ -29,6 +30,8 @@ pub(super) struct Planned {
     pub(super) pmid: Option<PmId>,
     /// The descriptor, or the outcome of a fetch that does not call the agent.
     pub(super) desc: Result<Desc, pmapi::Result>,
+    /// Whether the list names the metric before.
+    pub(super) is_repeated: bool,
 }
 
 #[derive(Debug)]
@@ -80,9 +83,11 @@ impl Plans {
             plan.list.clear();
             plan.list.extend_from_slice(list.bytes());
             plan.metrics.clear();
+            let mut seen = HashSet::with_capacity(list.pmids().len());
             plan.metrics.extend(list.pmids().map(|pmid| Planned {
                 pmid,
                 desc: pmid.and_then(&find).map_or(Err(Err(Error::PMID)), MetricInfo::fetched),
+                is_repeated: !seen.insert(pmid),
             }));
             at
         });

@@ -223,6 +223,27 @@ fn filters_and_access() {
 }
 
 #[test]
+fn a_slow_filter_spreads_events_over_several_fetches() {
+    let (_ends, queue) = queue(100 * SIZE);
+    assert!(read(&queue, A).is_empty());
+    queue.set_filter(A, |event| {
+        let work = Work::up_to(FILTERING / 4);
+        while !work.is_over() {}
+        event.param(NUMBER) != Some(Atom::U64(7))
+    });
+    (1..=20).for_each(|n| push(&queue, n));
+    let (mut found, mut fetches) = (Vec::new(), 0);
+    while found.last() != Some(&20) {
+        let work = Work::up_to(3 * FILTERING);
+        found.extend(read(&queue, A));
+        assert!(!work.is_over());
+        fetches += 1;
+    }
+    assert_eq!(found, (1..=20).filter(|n| *n != 7).collect::<Vec<_>>());
+    assert!((4..=20).contains(&fetches), "{fetches}");
+}
+
+#[test]
 fn what_waits_for_a_client_goes_with_it() {
     let (ends, queue) = queue(100 * SIZE);
     read(&queue, A);

@@ -115,6 +115,13 @@ pub(crate) fn heads(count: usize) -> Vec<Vec<u8>> {
     })
 }
 
+/// Returns files with one metric each, below one component.
+pub(crate) fn small() -> Vec<Vec<u8>> {
+    made(0..1000, |registry, file| {
+        registry.counter(&format!("small.f{file}")).register().map(drop).unwrap();
+    })
+}
+
 /// Returns a file with strings in the instances of a metric.
 pub(crate) fn strings() -> Vec<Vec<u8>> {
     made(0..1, |registry, _| {

@@ -42,12 +42,14 @@ pub(crate) enum Kind {
     LongNames,
     /// Full quotas of first components of names.
     Heads,
+    /// 1,000 small files, whose names share a first component.
+    Small,
     /// Names that come and go, without valid files.
     Names,
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 18] = [
+pub(crate) const KINDS: [Kind; 19] = [
     Kind::Quotas(1),
     Kind::Quotas(7),
     Kind::Component,
@@ -65,6 +67,7 @@ pub(crate) const KINDS: [Kind; 18] = [
     Kind::Texts('\u{1}'),
     Kind::LongNames,
     Kind::Heads,
+    Kind::Small,
     Kind::Names,
 ];
 
@@ -106,6 +109,7 @@ impl Hostile {
             Kind::Texts(fill) => contents::long_rows(60, fill),
             Kind::LongNames => contents::long_names(60),
             Kind::Heads => heads(7),
+            Kind::Small => contents::small(),
             Kind::Names => Vec::new(),
         };
         for uid in USER..USER + users {

@@ -86,6 +86,36 @@ fn a_request_reads_the_attributes_of_a_part_of_many_files() {
     assert!(total >= 300, "{total}");
 }
 
+#[test]
+fn a_request_about_very_many_names_has_a_part_of_the_time() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "valid", &sharing(1).bytes(1));
+    (0..1000).for_each(|n| fs::write(dir.path().join(format!("bad{n}")), "MMV?").unwrap());
+    let mut collection = super::Collection::new("mmv", dir.path());
+    while collection.skipped.len() < 1000 {
+        collection.refresh();
+    }
+    collection.many = 0;
+    let mut limits = collection.limits();
+    limits.work = 100_000;
+    collection.set_limits(limits);
+    let mut change = 0;
+    let mut stats = |refresh: fn(&mut super::Collection) -> bool| {
+        while collection.listing.is_some() {
+            collection.refresh();
+        }
+        change += 1;
+        fs::write(dir.path().join(format!("new{change}")), "MMV?").unwrap();
+        let before = STATS.get();
+        refresh(&mut collection);
+        STATS.get() - before
+    };
+    let (all, part) = (stats(super::Collection::refresh), stats(super::Collection::refresh_for_names));
+    // Each request also checks some skipped files.
+    assert!(all >= 1000 && (500..=700).contains(&part), "{all} {part}");
+    assert!(stats(super::Collection::refresh) >= 1000);
+}
+
 /// The last process that closes a deleted file frees its memory, which would be the agent within a request.
 #[test]
 fn a_large_file_that_is_deleted_is_closed_by_another_thread() {

@@ -27,7 +27,8 @@ pub struct Limits {
     pub user_work: u64,
     /// Nanoseconds of processor time per request for changes of all files. Each request reads at least one changed
     /// file, and leaves files for which it has no time to the next requests. Users take turns. A request may spend the
-    /// same time on names of the directory, and half of it on checks of known files.
+    /// same time on names of the directory, and half of it on checks of known files. Some requests have
+    /// [less](super::Collection::refresh_for_names).
     pub work: u64,
     /// Total number of files, at most 4095: the number of clusters.
     pub files: u64,

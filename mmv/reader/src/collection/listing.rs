@@ -128,15 +128,15 @@ impl Listing {
         Ok(Listing { entries, directory, look, known: known.collect(), found, new, count: 0, is_read: false })
     }
 
-    /// Reads up to `names` further names. After [`LEAST`] names, stops after `time` nanoseconds. Returns whether the
-    /// names are complete and the present request has time left for the files.
-    pub(super) fn go_on(&mut self, names: u64, time: u64, accounts: &mut Accounts) -> io::Result<bool> {
+    /// Reads up to `names` further names. After [`LEAST`] `/ share` names, stops after `time` nanoseconds. Returns whether
+    /// the names are complete and the present request has time left for the files.
+    pub(super) fn go_on(&mut self, names: u64, time: u64, share: u64, accounts: &mut Accounts) -> io::Result<bool> {
         if self.is_read {
             return Ok(true);
         }
-        let start = thread_time();
+        let (start, least) = (thread_time(), LEAST / share);
         for number in 0..names {
-            let is_due = number >= LEAST && number % NAMES == 0;
+            let is_due = number >= least && number % NAMES == 0;
             if is_due && thread_time().saturating_sub(start) > time {
                 return Ok(false);
             }
@@ -144,7 +144,7 @@ impl Listing {
                 Some(entry) => self.add(&entry?, accounts),
                 None => {
                     self.is_read = true;
-                    return Ok(number < LEAST || thread_time().saturating_sub(start) < time / 2);
+                    return Ok(number < least || thread_time().saturating_sub(start) < time / 2);
                 }
             }
         }
@@ -255,7 +255,7 @@ mod tests {
         let all = |accounts: &mut Accounts| {
             let directory = Arc::new(Directory::open(dir.path()).unwrap());
             let mut listing = Listing::begin(dir.path(), directory, Look::default(), std::iter::empty()).unwrap();
-            while !listing.go_on(100, 0, accounts).unwrap() {}
+            while !listing.go_on(100, 0, 1, accounts).unwrap() {}
             let (found, crowd) = listing.finish();
             assert_eq!(found.len() as u64 + crowd.values().sum::<u64>(), 600);
             let mut users: HashMap<u32, usize> = HashMap::new();

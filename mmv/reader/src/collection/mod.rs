@@ -72,6 +72,8 @@ pub struct Collection {
     is_unreadable: bool,
     /// Number of the present request.
     request: u64,
+    /// Divisor of the time that the present request has for changes.
+    share: u64,
     /// Number of the group with which the next check of all files begins.
     checked: usize,
     /// Time of the present request for changed files.
@@ -80,8 +82,16 @@ pub struct Collection {
     draft: Option<Draft>,
     /// Number of records from which on tables are built in parts.
     large: u64,
+    /// Number of metrics beyond which requests about names have less time for changes.
+    many: usize,
     buffer: Vec<u8>,
 }
+
+/// Number of metrics beyond which a list of all names takes some milliseconds.
+const MANY: usize = 32_768;
+
+/// Divisor of the time for changes of a request whose answer may take long.
+const LESS: u64 = 4;
 
 /// Number of files that are checked between two checks of the time.
 const CHECKED: usize = 32;
@@ -123,10 +133,12 @@ impl Collection {
             is_delayed: false,
             is_unreadable: false,
             request: 0,
+            share: 1,
             checked: 0,
             turn: Turn::default(),
             draft: None,
             large: LARGE,
+            many: MANY,
             buffer: Vec::new(),
         }
     }
@@ -174,10 +186,21 @@ impl Collection {
         self.refresh_all(&mut std::iter::empty())
     }
 
+    /// Detects changes as [`refresh`](Collection::refresh) does, for a request about names. With very many metrics, such a
+    /// request may take long, and has a quarter of the time for changes.
+    pub fn refresh_for_names(&mut self) -> bool {
+        let metrics: usize = self.groups.sources().map(|source| source.file.metrics().len()).sum();
+        self.refresh_with(if metrics > self.many { LESS } else { 1 }, &mut std::iter::empty())
+    }
+
     /// Detects changes as [`refresh`](Collection::refresh) does. Files that contribute to these metrics are checked
     /// regardless of time.
     pub fn refresh_all(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        self.begin();
+        self.refresh_with(1, items)
+    }
+
+    fn refresh_with(&mut self, share: u64, items: &mut dyn Iterator<Item = Item>) -> bool {
+        self.begin(share);
         let of_items = self.check_for(items);
         let of_others = self.check_others();
         self.scan_unless(of_items && of_others)
@@ -186,13 +209,14 @@ impl Collection {
     /// Detects changes for a fetch of some metrics, and returns whether names, instances or labels may have changed. Of
     /// the known files, only those that contribute to these metrics are checked.
     pub fn refresh_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        self.begin();
+        self.begin(1);
         let are_valid = self.check_for(items);
         self.scan_unless(are_valid)
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, share: u64) {
         self.request += 1;
+        self.share = share;
         self.groups.begin();
     }
 
@@ -211,7 +235,7 @@ impl Collection {
     /// Checks files for as long as there is time, beginning where the last request ended. Returns whether all of them
     /// are unchanged.
     fn check_others(&mut self) -> bool {
-        let (start, limit) = (thread_time(), self.accounts.limits.work / 2);
+        let (start, limit) = (thread_time(), self.work() / 2);
         let groups = self.groups.all_mut();
         let first = if self.checked < groups.len() { self.checked } else { 0 };
         let (before, after) = groups.split_at_mut(first);
@@ -229,6 +253,11 @@ impl Collection {
             are_valid &= group.begin(self.request, &mut self.buffer);
         }
         are_valid
+    }
+
+    /// Returns the time of the present request for changes, in nanoseconds.
+    fn work(&self) -> u64 {
+        self.accounts.limits.work / self.share
     }
 
     /// Reads files again, unless all checked files are valid and nothing else requires it.

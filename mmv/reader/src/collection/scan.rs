@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::Collection;
 use super::clusters::assign_clusters;
 use super::draft::Draft;
-use super::limits::{Cost, Limit, Limits, Tariff, thread_time};
+use super::limits::{Cost, Limit, Tariff, thread_time};
 use super::listing::{COARSE, Found, Listing, Look};
 use super::source::Source;
 use super::turn::Turn;
@@ -169,7 +169,7 @@ impl Collection {
         match outcome {
             Ok(None) => false,
             Ok(Some((found, directory))) => {
-                let (spent, work) = (thread_time().saturating_sub(start), self.accounts.limits.work);
+                let (spent, work) = (thread_time().saturating_sub(start), self.work());
                 self.turn = Turn::begin(self.tariff(all), left(work, spent), self.large, self.groups.all());
                 self.take_in(found, directory, all)
             }
@@ -187,8 +187,8 @@ impl Collection {
     /// Continues building tables that are built in parts. They leave time for reading files. `start` is the present
     /// time.
     fn go_on_building(&mut self, start: u64) {
+        let work = self.work();
         let Some(draft) = &mut self.draft else { return };
-        let work = self.accounts.limits.work;
         let until = start.saturating_add(work - work / LEAST);
         let is_valid = draft.go_on(&self.prefix, &self.groups, until);
         self.accounts.work(draft.uid, thread_time().saturating_sub(start));
@@ -216,13 +216,13 @@ impl Collection {
                 Listing::begin(&self.directory, directory, look, known)?
             }
         };
-        let Limits { names, work, .. } = self.accounts.limits;
+        let (names, work) = (self.accounts.limits.names, self.work());
         // The first scan, and a scan that was requested, read more names.
         let (names, time) = match self.tariff(all) {
             Tariff::Free => (names.saturating_mul(FIRST), u64::MAX),
             Tariff::Charged => (names, work),
         };
-        if !listing.go_on(names, time, &mut self.accounts)? {
+        if !listing.go_on(names, time, self.share, &mut self.accounts)? {
             self.listing = Some(listing);
             return Ok(None);
         }
@@ -247,8 +247,11 @@ impl Collection {
         let draft = draft.map(Draft::finish);
         let has_arrived = draft.is_some();
         let (arrived, replaced, ready) = draft.unwrap_or_default();
-        let stay = self.groups.take_sources().into_iter().filter(|source| !replaced.contains(&source.stamp));
-        let known: HashMap<OsString, Source> = stay.chain(arrived).map(|s| (s.name.clone(), s)).collect();
+        let sources = self.groups.take_sources();
+        // Sources are large: a map that grows would move them several times.
+        let mut known: HashMap<OsString, Source> = HashMap::with_capacity(sources.len() + arrived.len());
+        let stay = sources.into_iter().filter(|source| !replaced.contains(&source.stamp));
+        known.extend(stay.chain(arrived).map(|source| (source.name.clone(), source)));
         let skipped = std::mem::take(&mut self.skipped);
         let skipped: HashMap<OsString, Skipped> = skipped.into_iter().map(|s| (s.name.clone(), s)).collect();
         self.accounts.clear();
@@ -276,7 +279,8 @@ impl Collection {
         }
         self.is_delayed |= has_room && !self.crowd.is_empty();
         self.accounts.count_crowd(&crowd_before, &self.crowd);
-        kept.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        // Nearly sorted already, which a stable sort uses.
+        kept.sort_by(|a, b| a.name.cmp(&b.name));
         self.open_some(&mut kept);
         assign_clusters(&mut kept, self.large);
         self.skipped.sort_unstable_by(|a, b| (a.uid, &a.name).cmp(&(b.uid, &b.name)));
