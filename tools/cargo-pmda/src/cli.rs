@@ -77,7 +77,7 @@ pub(crate) struct New {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
 
-    /// Use the crates of this checkout of the repository instead of those of crates.io
+    /// Use the crates of this clone of the repository [default: the clone that this command was built from]
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
 }
