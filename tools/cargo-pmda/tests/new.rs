@@ -119,6 +119,8 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["check", "--timeout", "nan"], "invalid value 'nan' for '--timeout <SECONDS>'"),
         (&["pmns", "--release", "--profile", "dev"], "cannot be used with"),
         (&["install", "--dso", "--inet", "4000"], "cannot be used with"),
+        (&["install", "--inet", "0"], "not a port from 1 to 65535"),
+        (&["install", "--ipv6", "65536"], "not a port from 1 to 65535"),
     ] {
         let e = refused(dir.path(), arguments);
         assert!(e.contains(expected), "{arguments:?}: {e}");
