@@ -74,6 +74,10 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn reasons(failure: &Failure) -> Vec<String> {
     match failure.downcast_ref::<SetupError>() {
         Some(SetupError::Declarations(Mistakes(mistakes))) => mistakes.iter().map(ToString::to_string).collect(),
+        // An error of the system has no path and no place.
+        Some(SetupError::Agent(e)) if e.is::<std::io::Error>() || e.is::<pmapi::Error>() => {
+            vec![format!("Agent::new: {e}")]
+        }
         _ => vec![failure.to_string()],
     }
 }
@@ -167,4 +171,17 @@ fn write<A: Agent>(options: &Options) -> Start<()> {
         schema.write_help(base)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_error_of_new_says_where_it_comes_from() {
+        let failed = |e: Failure| reasons(&SetupError::Agent(e).into());
+        let e = std::fs::read("/nonexistent").map(drop).map_err(Failure::from);
+        assert_eq!(e.map_err(failed), Err(vec!["Agent::new: No such file or directory (os error 2)".to_owned()]));
+        assert_eq!(failed("/nonexistent: not there".into()), ["/nonexistent: not there"]);
+    }
 }
