@@ -155,6 +155,10 @@ fn names_warnings_and_panics(dir: &Path, name: &str, good: &str, start: &str) {
         assert!(said.contains(": the agent panicked at src/lib.rs:"), "{task}: {said}");
         assert!(said.contains(" failed: no value left: 1 right: 2\n"), "{task}: {said}");
     }
+    // The view shows the panic of a metric, and not only that it failed.
+    fs::write(&file, good.replace("LIMIT => out.put(self.limit)", "LIMIT => panic!(\"no limit\")")).unwrap();
+    let shown = succeeds(pmda(dir, &["run", "-s", "1"]));
+    assert!(shown.contains("Error: the fetch panicked at src/lib.rs:") && shown.contains(": no limit\n"), "{shown}");
     // Words that are no options, which the agent would ignore, and another domain, are not what Install may keep.
     fs::write(&file, good).unwrap();
     let domain = good.split("const DOMAIN: u16 = ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();

@@ -342,9 +342,11 @@ impl Failures<'_> {
 }
 
 /// Returns what the last line of a log about a panic of a metric says, as agents of crate pmda write it.
-fn panic_of(metric: &str, log: &str) -> Option<String> {
-    let begin = format!(": {metric}: the fetch panicked at ");
-    let (_, rest) = log.lines().rev().find_map(|line| line.split_once(&begin))?;
+fn panic_of<'a>(metric: &str, log: &'a str) -> Option<String> {
+    // The PMID follows the name.
+    let begin = format!(": {metric} (");
+    let panic = |line: &'a str| Some(line.split_once(&begin)?.1.split_once("): the fetch panicked at ")?.1);
+    let rest = log.lines().rev().find_map(panic)?;
     let (what, _) = rest.split_once("; this metric has no value").unwrap_or((rest, ""));
     Some(format!("the fetch panicked at {}", clean(what)))
 }
@@ -408,7 +410,7 @@ mod tests {
         let log = dir.path().join("log");
         let line = |metric: &str, place: &str| {
             let end = "no; this metric has no value; other metrics are not affected";
-            format!("[Fri Nov 27 05:00:00] pmdax(1) Error: {metric}: the fetch panicked at {place}: {end}")
+            format!("[Fri Nov 27 05:00:00] pmdax(1) Error: {metric} (1.2.3): the fetch panicked at {place}: {end}")
         };
         fs::write(&log, [line("x.a", "a.rs:1:2"), line("x.b", "a.rs:3:4"), line("x.a", "a.rs:5:6")].join("\n"))
             .unwrap();
