@@ -115,8 +115,10 @@ fn no_directory_is_one_line() {
         registry.stop();
     });
     let expected = format!(
-        "WARN: shop: metrics are not exported to PCP: {:?}: No such file or directory (os error 2)",
-        missing.join("shop")
+        "WARN: shop: metrics are not exported to PCP: {:?}: No such file or directory (os error 2); mkdir -p {} creates \
+         the directory",
+        missing.join("shop"),
+        missing.display()
     );
     assert_eq!(lines, [expected]);
 }

@@ -62,8 +62,28 @@ fn a_program_without_a_log_is_told_on_standard_error() {
     })
     .ends();
     let path = missing.join("shop");
-    let line = format!("shop: metrics are not exported to PCP: {path:?}: No such file or directory (os error 2)\n");
+    let line = format!(
+        "shop: metrics are not exported to PCP: {path:?}: No such file or directory (os error 2); mkdir -p {} creates the \
+         directory\n",
+        missing.display()
+    );
     assert_eq!(fs::read_to_string(&told).unwrap(), line);
+}
+
+#[test]
+fn a_program_without_pcp_is_told_which_directory_to_create() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("told");
+    Child::new(|| {
+        dup2_stderr(fs::File::create(&told).unwrap()).unwrap();
+        // SAFETY: the child has no other thread.
+        unsafe { std::env::set_var("PCP_TMP_DIR", dir.path()) };
+        mmv::Registry::new("shop").unwrap().start();
+    })
+    .ends();
+    let text = fs::read_to_string(&told).unwrap();
+    let hint = format!("; mkdir -p {}/mmv creates the directory; or PCP_TMP_DIR=T, ", dir.path().display());
+    assert!(text.contains(&hint) && text.lines().count() == 1, "{text}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ struct Own(Options);
 
 const NUMBER: Item = Item::new(0, 0);
 const UID: Item = Item::new(0, 1);
+const FILE: Item = Item::new(0, 2);
 
 impl Agent for Own {
     const NAME: &'static str = "own_options";
@@ -34,6 +35,9 @@ impl Agent for Own {
         setup.run_as("root");
         setup.metric("own_options.number", NUMBER, Type::U32).help("Processes shown", "Set by -N.");
         setup.metric("users.own_options", UID, Type::U32).help("User of the agent", "The number of its user.");
+        setup
+            .metric("own_options.file", FILE, Type::U64)
+            .help("Length of /run/own_options", "An error without the file.");
         Ok(Own(Options::from_arg_matches(setup.options())?))
     }
 
@@ -41,6 +45,7 @@ impl Agent for Own {
         match item {
             NUMBER => out.put(self.0.number),
             UID => out.put(nix::unistd::geteuid().as_raw()),
+            FILE => out.put(std::fs::metadata("/run/own_options")?.len()),
             _ => Err(Error::PMID),
         }
     }

@@ -7,9 +7,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A file and its last known state.
+///
+/// [`Setup::configuration`](crate::Setup::configuration) returns the one that `Install` brings. An agent with an option
+/// for its file makes its own:
+///
+/// ```
+/// use pmda::ConfigFile;
+///
+/// let mut file = ConfigFile::new("/nonexistent/shop.conf").with_default("open 9 to 17");
+/// assert_eq!(file.changed().transpose()?.as_deref(), Some(&b"open 9 to 17"[..]));
+/// assert!(file.changed().is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ConfigFile {
     path: PathBuf,
+    /// Content while the file does not exist.
+    default: Option<Vec<u8>>,
     seen: Seen,
 }
 
@@ -80,7 +94,13 @@ const LONGEST: u64 = 1 << 26;
 impl ConfigFile {
     /// Watches a file, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        ConfigFile { path: path.into(), seen: Seen::Nothing }
+        ConfigFile { path: path.into(), default: None, seen: Seen::Nothing }
+    }
+
+    /// Sets the content while the file does not exist, which is then no failure.
+    pub fn with_default(mut self, content: impl Into<Vec<u8>>) -> Self {
+        self.default = Some(content.into());
+        self
     }
 
     /// Returns the content if the file has changed since the last call; the first call always returns it. A failure,
@@ -104,7 +124,8 @@ impl ConfigFile {
             Err(e) => {
                 let news = !matches!(self.seen, Seen::Failure(code) if code == e.raw_os_error());
                 self.seen = Seen::Failure(e.raw_os_error());
-                news.then_some(Err(e))
+                let default = self.default.as_ref().filter(|_| e.kind() == io::ErrorKind::NotFound);
+                news.then(|| default.cloned().ok_or(e))
             }
         }
     }
@@ -193,6 +214,22 @@ mod tests {
         fs::write(&path, "back").unwrap();
         assert_eq!(watch.changed().unwrap().unwrap(), b"back");
         fs::remove_file(&path).unwrap();
+        assert!(watch.changed().unwrap().is_err());
+    }
+
+    #[test]
+    fn the_default_stands_for_a_file_that_does_not_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("conf");
+        let mut watch = ConfigFile::new(&path).with_default("default");
+        assert_eq!(watch.changed().unwrap().unwrap(), b"default");
+        assert!(watch.changed().is_none());
+        fs::write(&path, "one").unwrap();
+        assert_eq!(watch.changed().unwrap().unwrap(), b"one");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(watch.changed().unwrap().unwrap(), b"default");
+        // Another failure is one.
+        fs::create_dir(&path).unwrap();
         assert!(watch.changed().unwrap().is_err());
     }
 

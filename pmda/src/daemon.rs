@@ -42,13 +42,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(refused) => return refused.complain().into(),
     };
     if options.write_pmda.is_some() || options.write_help.is_some() || options.exchange.is_some() {
-        return match write::<A>(&options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                reasons(&e).iter().for_each(|reason| escape::eprint(format_args!("{}: {reason}\n", options.program)));
-                ExitCode::FAILURE
-            }
-        };
+        return written::<A>(&options);
     }
     if options.address.is_none() && !is_connected() {
         escape::eprint(format_args!("{}\n", without_pmcd(&options.program)));
@@ -80,6 +74,10 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn reasons(failure: &Failure) -> Vec<String> {
     match failure.downcast_ref::<SetupError>() {
         Some(SetupError::Declarations(Mistakes(mistakes))) => mistakes.iter().map(ToString::to_string).collect(),
+        // An error of the system has no path and no place.
+        Some(SetupError::Agent(e)) if e.is::<std::io::Error>() || e.is::<pmapi::Error>() => {
+            vec![format!("Agent::new: {e}")]
+        }
         _ => vec![failure.to_string()],
     }
 }
@@ -141,7 +139,27 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds
     Ok(session.serve(&mut engine, if options.not_ready { Startup::NotReady } else { Startup::Ready })?)
 }
 
+/// Writes files. An error, and also a panic of the agent's code, becomes a line on standard error.
+fn written<A: Agent>(options: &Options) -> ExitCode {
+    log::panics();
+    let outcome = log::catch(|| write::<A>(options));
+    match outcome.unwrap_or_else(|panic| Err(format!("the agent panicked{panic}").into())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            for reason in reasons(&e) {
+                // The message of a panic may have several lines.
+                let line = reason.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+                escape::eprint(format_args!("{}: {line}\n", options.program));
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn write<A: Agent>(options: &Options) -> Start<()> {
+    if let Some(reason) = options.unfit_for_install().filter(|_| options.write_pmda.is_some()) {
+        return Err(reason.into());
+    }
     if let Some([one, other]) = options.exchange.as_deref() {
         return Ok(pmapi::file::exchange(one, other)?);
     }
@@ -153,4 +171,17 @@ fn write<A: Agent>(options: &Options) -> Start<()> {
         schema.write_help(base)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_error_of_new_says_where_it_comes_from() {
+        let failed = |e: Failure| reasons(&SetupError::Agent(e).into());
+        let e = std::fs::read("/nonexistent").map(drop).map_err(Failure::from);
+        assert_eq!(e.map_err(failed), Err(vec!["Agent::new: No such file or directory (os error 2)".to_owned()]));
+        assert_eq!(failed("/nonexistent: not there".into()), ["/nonexistent: not there"]);
+    }
 }

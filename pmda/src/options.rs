@@ -109,6 +109,8 @@ pub(crate) struct Options {
     /// Arguments that are not options, of an agent that does not define positional arguments. They are ignored, as in C
     /// agents.
     pub(crate) operands: Vec<OsString>,
+    /// Domain or name is there more than once, and the last one counts.
+    pub(crate) repeated: Option<&'static str>,
     /// All matches, including the agent's own options.
     pub(crate) matches: ArgMatches,
 }
@@ -172,16 +174,17 @@ impl Options {
     }
 
     fn any<A: Agent>(program: String, args: Vec<OsString>) -> Result<Options, Refused> {
-        let args = std::iter::once(OsString::from(&program)).chain(args);
+        let args: Vec<_> = std::iter::once(OsString::from(&program)).chain(args).collect();
         let mut command = command::<A>(&program);
         if command.get_positionals().next().is_none() {
             command = command.arg(operands());
         }
         let refused = |error| Refused { program: program.clone(), error, usage: A::USAGE };
-        let matches = command.try_get_matches_from(args).map_err(refused)?;
+        let matches = command.clone().try_get_matches_from(&args).map_err(refused)?;
         let given = Given::from_arg_matches(&matches).map_err(refused)?;
+        let repeated = given.write_pmda.as_ref().and_then(|_| repeated(&command, &args));
         let operands = matches.try_get_many(OPERANDS).ok().flatten().unwrap_or_default().cloned().collect();
-        Ok(Options::new(program, given, operands, matches))
+        Ok(Options { repeated, ..Options::new(program, given, operands, matches) })
     }
 
     fn new(program: String, given: Given, operands: Vec<OsString>, matches: ArgMatches) -> Options {
@@ -204,9 +207,27 @@ impl Options {
             write_help: given.write_help,
             exchange: given.exchange,
             operands,
+            repeated: None,
             matches,
         }
     }
+
+    /// Returns the reason why Install must not write this command line to pmcd's configuration, as a part of which the
+    /// options of Install itself come first.
+    pub(crate) fn unfit_for_install(&self) -> Option<String> {
+        let operand = || Some(format!("unexpected argument {:?}", self.operands.first()?));
+        let repeated = |option| format!("--{option} is there twice; Install has an option for it, before --");
+        self.repeated.map(repeated).or_else(operand)
+    }
+}
+
+/// Returns which of the options that Install writes itself is there more than once.
+fn repeated(command: &Command, args: &[OsString]) -> Option<&'static str> {
+    ["domain", "name"].into_iter().find(|id| {
+        let counting = command.clone().mut_arg(id, |arg| arg.action(ArgAction::Append));
+        let matches = counting.try_get_matches_from(args).ok();
+        matches.is_some_and(|matches| matches.get_raw(id).is_some_and(|values| values.count() > 1))
+    })
 }
 
 fn operands() -> Arg {
@@ -323,6 +344,22 @@ mod tests {
             assert_eq!((options.operands, n(&options.matches)), (vec!["y".into(), "z".into()], Some(7)), "{line}");
         }
         assert!(parse("x -n 7").unwrap().operands.is_empty());
+    }
+
+    #[test]
+    fn command_lines_that_install_refuses() {
+        let unfit = |line: &str| parse(line).unwrap().unfit_for_install();
+        for line in ["x -d 9 -n 7 --write-pmda a", "x --name a --write-pmda a -D pdu -D libpmda", "x -d 9 -d 10", "x"] {
+            assert_eq!(unfit(line), None, "{line}");
+        }
+        for (line, expected) in [
+            ("x -d 9 -d 10 --write-pmda a", "--domain is there twice"),
+            ("x -d9 -n 7 --dom=9 --write-pmda a", "--domain is there twice"),
+            ("x --name a --name b --write-pmda a", "--name is there twice"),
+            ("x -n 7 y z --write-pmda a", "unexpected argument \"y\""),
+        ] {
+            assert!(unfit(line).unwrap().starts_with(expected), "{line}: {:?}", unfit(line));
+        }
     }
 
     #[test]

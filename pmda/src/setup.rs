@@ -7,6 +7,7 @@ use pmapi::{Config, Domain, InDom, Item, LabelSet, Serial, Type};
 use serde::Serialize;
 
 use crate::client::Clients;
+use crate::config_file::ConfigFile;
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
 use crate::schema::{self, ArgumentDef, Declarations, InDomDef, MetricDef, Mistakes, Schema};
@@ -91,10 +92,17 @@ impl Setup {
         self.declared.files.push((path.into(), content.into()));
     }
 
-    /// Adds a configuration file. Install copies it to `$PCP_SYSCONF_DIR/pmdaNAME`, unless a file of this name exists
-    /// there. Remove deletes it if it is unchanged.
-    pub fn configuration(&mut self, name: &str, content: impl Into<String>) {
+    /// Adds a configuration file, and returns it to be read. Install copies it to `$PCP_SYSCONF_DIR/pmdaNAME`, usually
+    /// below `/etc/pcp`, unless a file of this name exists there. Remove deletes it if it is unchanged.
+    ///
+    /// While the file does not exist, as in a test and under `cargo pmda run`, its content is the declared text. The
+    /// [cookbook](crate::cookbook#a-configuration-file) has an example.
+    pub fn configuration(&mut self, name: &str, content: impl Into<String>) -> ConfigFile {
+        let content = content.into();
+        let dir = self.config.sysconf_dir().join(format!("pmda{}", self.declared.name));
+        let file = ConfigFile::new(dir.join(name)).with_default(content.as_str());
         self.file(Path::new("etc").join(name), content);
+        file
     }
 
     /// Adds a template of pmlogconf(1), which begins with `#pmlogconf-setup`. Install copies it to

@@ -39,7 +39,9 @@ pub fn agent(tree: &Tree, domain: Domain, symbol: &str) -> Result<AgentFiles, Er
         return Err(Error(symbol.into()));
     }
     let symbols = Some((domain, symbol));
-    let mut root = format!("#include <stdpmid>\n#ifndef {symbol}\n#define {symbol} {domain}\n#endif\n\n");
+    // PCP's agents include <stdpmid> for the number. A host has that file only once pmcd has been started, and the number
+    // there may be that of another agent.
+    let mut root = format!("#define {symbol} {domain}\n\n");
     let mut tops = tree.root().children();
     let single = tops.next().is_some_and(|top| top.pmid().is_none()) && tops.next().is_none();
     if single {

@@ -136,7 +136,7 @@ fn agents_files() {
     let names = tree(&[("simple.numfetch", pmid(253, 0, 0)), ("simple.other", pmid(60, 0, 0))]);
     let files = write::agent(&names, simple, "SIMPLE").unwrap();
     assert_eq!(files.pmns, "simple {\n\tnumfetch\tSIMPLE:0:0\n\tother\t60:0:0\n}\n");
-    let head = "#include <stdpmid>\n#ifndef SIMPLE\n#define SIMPLE 253\n#endif\n\n";
+    let head = "#define SIMPLE 253\n\n";
     assert_eq!(files.root, format!("{head}root {{\n\tsimple\n}}\n\n#include \"pmns\"\n"));
 
     // Metrics at the root need a block `root` in the file `pmns`, which pmnsadd recognizes.

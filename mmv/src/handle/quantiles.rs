@@ -238,9 +238,9 @@ impl Distribution {
         }
         let values = Window::quantiles(both, quantiles.iter().map(|(quantile, _)| *quantile));
         for ((_, gauge), value) in quantiles.iter().zip(values) {
-            gauge.set(value as f64 * self.resolution);
+            gauge.set(multiple(value, self.resolution));
         }
-        max.set(Window::max(both) as f64 * self.resolution);
+        max.set(multiple(Window::max(both), self.resolution));
     }
 
     fn reset(&mut self) {
@@ -249,8 +249,37 @@ impl Distribution {
     }
 }
 
+/// Returns a multiple of a resolution. A decimal resolution such as 1e-9 is not exact, but its reciprocal is: the quotient
+/// is then the number that was recorded, and not a neighbor such as 0.8999999999999999.
+fn multiple(n: u64, resolution: f64) -> f64 {
+    let reciprocal = resolution.recip().round();
+    if reciprocal >= 1.0 && reciprocal.recip() == resolution { n as f64 / reciprocal } else { n as f64 * resolution }
+}
+
 impl fmt::Debug for Distributions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Distributions").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::multiple;
+
+    #[test]
+    fn multiples_of_decimal_resolutions_are_the_recorded_numbers() {
+        for (resolution, n, expected) in [
+            (1e-9, 900_000_000, 0.9),
+            (1e-9, 3, 3e-9),
+            (1e-6, 700_000, 0.7),
+            (1e-3, 1_001, 1.001),
+            (0.25, 3, 0.75),
+            (2.5, 3, 7.5),
+            (1.0, u64::MAX, u64::MAX as f64),
+        ] {
+            assert_eq!(multiple(n, resolution), expected, "{resolution}");
+        }
+        // Every number of thousandths, where a product would often be a neighbor.
+        assert!((0..10_000).all(|n| multiple(n, 1e-3) == f64::from(n as u32) / 1000.0));
     }
 }

@@ -169,13 +169,26 @@ impl Registry {
     /// returns the error instead.
     pub fn start(&self) {
         let Err(e) = self.try_start() else { return };
-        let hint = match &e {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                "; members of the directory's group, and root, may export"
-            }
-            _ => "",
-        };
+        let hint = self.hint(&e);
         notice::warn(format_args!("{}: metrics are not exported to PCP: {e}{hint}", self.inner().options.name));
+    }
+
+    /// Returns what the user of the program can do about an error of the export.
+    fn hint(&self, error: &Error) -> String {
+        let Error::Io { path, source } = error else { return String::new() };
+        match (source.kind(), path.parent()) {
+            (io::ErrorKind::PermissionDenied, _) => {
+                "; members of the directory's group, and root, may export".to_owned()
+            }
+            (io::ErrorKind::NotFound, Some(directory)) => {
+                let another = match self.inner().options.directory {
+                    Some(_) => "",
+                    None => "; or PCP_TMP_DIR=T, for this program and the agent, selects the directory T/mmv",
+                };
+                format!("; mkdir -p {} creates the directory{another}", directory.display())
+            }
+            _ => String::new(),
+        }
     }
 
     /// Starts the export (`mmv_stats_start(3)`).

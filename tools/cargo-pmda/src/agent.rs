@@ -1,5 +1,7 @@
 //! Runs and checks the agent in a folder, and prints the files that it writes.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -57,21 +59,35 @@ pub(crate) fn check(check: &Check) -> Result<ExitCode, Failure> {
     words.extend(as_user(log.as_os_str())?);
     words.extend(check.args.iter().cloned());
     let code = dbpmda::check::cli::run(words.into_iter());
-    if code != ExitCode::SUCCESS {
-        print_end(&log)?;
+    print_log(&log, code != ExitCode::SUCCESS)?;
+    let name = name_in(&dir).unwrap_or_else(|| package.agent().to_owned());
+    if name != package.agent() {
+        escape::eprint(format_args!(
+            "warning: the agent's NAME is {name}, and that of its program pmda{}: Install installs {name}, and cargo pmda \
+             remove needs --name {name}\n",
+            package.agent()
+        ));
     }
-    warn_of_names(&name_space(&dir)?, package.agent());
+    warn_of_names(&name_space(&dir)?, &name);
     Ok(code)
+}
+
+/// Returns the name of the agent that has written its directory: that of its program there.
+fn name_in(dir: &Path) -> Option<String> {
+    let files = fs::read_dir(dir).ok()?.flatten();
+    let mut names = files.filter_map(|file| Some(file.file_name().to_str()?.strip_prefix("pmda")?.to_owned()));
+    names.find(|name| pmns::is_name(name))
 }
 
 /// Largest number of lines of a log, or of warnings, that are printed.
 const MOST_LINES: usize = 20;
 
-/// Prints the last lines of an agent's log, if it has any.
-fn print_end(log: &Path) -> io::Result<()> {
+/// Prints the last lines of an agent's log, or only its warnings and errors. A line that is there several times is printed
+/// once.
+fn print_log(log: &Path, all: bool) -> io::Result<()> {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().filter(|line| !line.is_empty() && !line.starts_with("Log ")).collect();
+    let lines = distinct(text.lines().filter(|line| all || is_trouble(line)));
     let (last, before) = match lines.len().checked_sub(MOST_LINES) {
         Some(before @ 1..) => (&lines[before..], format!(", without {before} lines before")),
         _ => (&lines[..], String::new()),
@@ -80,8 +96,35 @@ fn print_end(log: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut out = Output::to(io::stderr().lock());
-    writeln!(out, "The agent's log{before}:")?;
-    last.iter().try_for_each(|line| writeln!(out, "  {line}"))
+    writeln!(out, "The agent's log{}{before}:", if all { "" } else { " has warnings" })?;
+    last.iter().try_for_each(|(line, times)| match times {
+        1 => writeln!(out, "  {line}"),
+        _ => writeln!(out, "  {line} ({times} times)"),
+    })
+}
+
+/// Returns the lines of a log without its head and end, each with the number of times that it is there, apart from its
+/// time.
+fn distinct<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("Log ")) {
+        let text = line.strip_prefix('[').and_then(|line| Some(line.split_once("] ")?.1)).unwrap_or(line);
+        match places.entry(text) {
+            Entry::Occupied(place) => found[*place.get()].1 += 1,
+            Entry::Vacant(place) => {
+                place.insert(found.len());
+                found.push((line, 1));
+            }
+        }
+    }
+    found
+}
+
+/// Returns whether a line of a log, `[time] program(pid) Severity: text`, is a warning or an error.
+fn is_trouble(line: &str) -> bool {
+    let severity = line.split_once(") ").and_then(|(_, text)| text.split_once(": "));
+    severity.is_some_and(|(severity, _)| ["Warning", "Error", "Critical"].contains(&severity))
 }
 
 /// Warns of names that do not begin with the name of the agent. They are allowed, and Install adds them.
@@ -177,4 +220,31 @@ fn as_user(log: &OsStr) -> Result<Vec<OsString>, Failure> {
         options.extend(["--username".into(), user.name.into()]);
     }
     Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_is_printed_once() {
+        let log = "Log for pmdahello on host started Tue Nov 24 05:13:00 2026\n\n\
+                   [Tue Nov 24 05:13:01] pmdahello(12) Warning: /etc/x: No such file\n\
+                   [Tue Nov 24 05:13:01] pmdahello(12) Info: hello: all well\n\
+                   [Tue Nov 24 05:13:02] pmdahello(12) Warning: /etc/x: No such file\n\
+                   of a library: Error: none\n";
+        let warning = "[Tue Nov 24 05:13:01] pmdahello(12) Warning: /etc/x: No such file";
+        assert_eq!(distinct(log.lines().filter(|line| is_trouble(line))), [(warning, 2)]);
+        let all: Vec<_> = distinct(log.lines()).into_iter().map(|(_, times)| times).collect();
+        assert_eq!(all, [2, 1, 1]);
+    }
+
+    #[test]
+    fn the_name_is_that_of_the_program_in_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["Install", "pmda_other.so", "root", "pmdaother"] {
+            fs::write(dir.path().join(file), "").unwrap();
+        }
+        assert_eq!(name_in(dir.path()).as_deref(), Some("other"));
+    }
 }

@@ -77,7 +77,7 @@ pub(crate) struct New {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
 
-    /// Use the crates of this checkout of the repository instead of those of crates.io
+    /// Use the crates of this clone of the repository [default: the clone that this command was built from]
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
 }
@@ -168,6 +168,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     Duration::try_from_secs_f64(seconds).map(|_| seconds).map_err(|e| e.to_string())
 }
 
+/// Checks the number of a port before the build. Install checks the name of a service.
+fn port(text: &str) -> Result<String, String> {
+    let is_name = text.contains(|c: char| !c.is_ascii_digit());
+    let is_number = || text.parse::<u16>().is_ok_and(|port| port > 0);
+    if is_name || is_number() { Ok(text.to_owned()) } else { Err("not a port from 1 to 65535".to_owned()) }
+}
+
 /// Agent that writes its name space and help.
 #[derive(Args, Debug)]
 pub(crate) struct Print {
@@ -205,9 +212,13 @@ pub(crate) struct Install {
     #[arg(long)]
     pub(crate) deb: bool,
 
-    /// Options of the agent itself, which the next install keeps
+    /// Options of the agent itself, which the next install keeps; -- without any clears them
     #[arg(last = true)]
     pub(crate) args: Vec<OsString>,
+
+    /// The command line ends with -- and no options.
+    #[arg(skip)]
+    pub(crate) clears: bool,
 }
 
 /// How pmcd talks to the agent. Without an option as after the last installation, and at first over a pipe.
@@ -223,11 +234,11 @@ pub(crate) struct Transport {
     pub(crate) dso: bool,
 
     /// pmcd talks to the agent over an IPv4 socket
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub(crate) inet: Option<String>,
 
     /// pmcd talks to the agent over an IPv6 socket
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub(crate) ipv6: Option<String>,
 
     /// pmcd talks to the agent over a Unix domain socket

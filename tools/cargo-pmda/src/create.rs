@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use pcp_view::Failure;
+use pmapi::file::check_place;
 use pmapi::{Config, escape};
 
 use crate::cli::New;
@@ -21,7 +22,9 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
     for agent in neighbours::find(&folder) {
         taken.add_domain(agent.domain, agent.to_string());
     }
-    let (domain, crates) = match (valid_name(name, &taken), domain(new, &taken), crates(new.path.as_deref())) {
+    let clone = new.path.as_ref().map_or_else(own_clone, |path| Ok(Some(path.clone())));
+    let crates = clone.as_ref().map_err(|e| e.as_str().into()).and_then(|clone| crates(clone.as_deref()));
+    let (domain, crates) = match (valid_name(name, &taken), domain(new, &taken), crates) {
         (Ok(()), Ok(domain), Ok(crates)) => (domain, crates),
         (name, domain, crates) => {
             let crates = crates.map_err(|e| e.to_string());
@@ -39,10 +42,35 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
          To change the domain, change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N selects another one \
          on one host.\n"
     ));
-    if new.path.is_none() {
-        escape::print(format_args!("Its crates come from crates.io; with --path CLONE, they come from a clone.\n"));
+    if let (None, Ok(Some(clone))) = (&new.path, &clone) {
+        let clone = clone.display();
+        escape::print(format_args!("Its crates are those of the clone {clone}; --path selects another one.\n"));
     }
     Ok(())
+}
+
+/// Returns the clone of the repository from which this command was built; `None` for a command from crates.io, where
+/// the agent's crates are too.
+fn own_clone() -> Result<Option<PathBuf>, String> {
+    clone_of(Path::new(env!("CARGO_MANIFEST_DIR")))
+}
+
+/// Returns the clone with this folder of the package. Cargo will run code of the clone, so only the user and root may be
+/// able to change it: a command from a package of the system was built on another host, where its path was trusted.
+fn clone_of(package: &Path) -> Result<Option<PathBuf>, String> {
+    // Where cargo keeps the sources of packages from a registry.
+    if package.components().any(|part| part.as_os_str() == "registry") {
+        return Ok(None);
+    }
+    let clone = package.ancestors().nth(2).unwrap_or(package);
+    match check_place(&clone.join("pmda/Cargo.toml")) {
+        Ok(()) => Ok(Some(clone.to_owned())),
+        Err(why) => Err(format!(
+            "--path CLONE is needed, the folder of a clone of pcp-rs: its crates are not on crates.io, and the clone of \
+             this command, {}, cannot be used: {why}",
+            clone.display()
+        )),
+    }
 }
 
 /// Checks that an agent may have a name.
@@ -60,9 +88,9 @@ fn domain(new: &New, taken: &Taken) -> Result<u16, String> {
     taken.owner_of_domain(domain).map_or(Ok(domain), |owner| Err(format!("domain {domain} belongs to {owner}")))
 }
 
-/// Returns the crates that the agent depends on: of a checkout, or of crates.io.
-fn crates(checkout: Option<&Path>) -> Result<Crates, Failure> {
-    let Some(dir) = checkout else {
+/// Returns the crates that the agent depends on: of a clone, or of crates.io.
+fn crates(clone: Option<&Path>) -> Result<Crates, Failure> {
+    let Some(dir) = clone else {
         let version = format!("{:?}", env!("CARGO_PKG_VERSION"));
         return Ok(Crates { pmda: version.clone(), collector: version });
     };
@@ -70,7 +98,7 @@ fn crates(checkout: Option<&Path>) -> Result<Crates, Failure> {
     let of = |folder: &str, package: &str| -> Result<String, Failure> {
         let manifest = fs::read_to_string(top.join(folder).join("Cargo.toml")).unwrap_or_default();
         if !manifest.lines().any(|line| line == format!("name = \"{package}\"")) {
-            return Err(format!("{}: not a checkout of pcp-rs: it has no crate {package}", dir.display()).into());
+            return Err(format!("{}: not a clone of pcp-rs: it has no crate {package}", dir.display()).into());
         }
         let path = top.join(folder).into_os_string().into_string();
         let path = path.map_err(|_| format!("{}: a path in Cargo.toml must be UTF-8", dir.display()))?;
@@ -114,7 +142,26 @@ fn write(path: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    #[test]
+    fn the_crates_are_those_of_the_commands_own_clone() {
+        let clone = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        assert_eq!(own_clone(), Ok(Some(clone.to_owned())));
+        assert_eq!(clone_of("/home/x/.cargo/registry/src/index/cargo-pmda-0.1.0".as_ref()), Ok(None));
+        let e = clone_of("/nonexistent/tools/cargo-pmda".as_ref()).unwrap_err();
+        assert!(e.starts_with("--path CLONE is needed, ") && e.contains("this command, /nonexistent, cannot"), "{e}");
+        // A clone that another user could replace.
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("pmda")).unwrap();
+        fs::write(dir.path().join("pmda/Cargo.toml"), "").unwrap();
+        assert!(clone_of(&dir.path().join("tools/cargo-pmda")).is_ok());
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let e = clone_of(&dir.path().join("tools/cargo-pmda")).unwrap_err();
+        assert!(e.contains("can be changed by every user"), "{e}");
+    }
 
     #[test]
     fn a_folder_is_complete_or_absent() {

@@ -50,7 +50,7 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
     }
     args.extend(install.args.iter().cloned());
     agent::written(&binary, &args, &dir)?;
-    if !install.args.is_empty() {
+    if install.clears || !install.args.is_empty() {
         words.push("--".into());
         words.extend(install.args.iter().cloned());
     }

@@ -27,7 +27,11 @@ pub fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == "pmda") {
         words.remove(1);
     }
-    let options = Options::parse_from(words);
+    let ends_with_dashes = words.last().is_some_and(|word| word == "--");
+    let mut options = Options::parse_from(words);
+    if let Task::Install(install) = &mut options.task {
+        install.clears = ends_with_dashes && install.args.is_empty();
+    }
     let done = match &options.task {
         Task::New(new) => create::create(new).map(|()| ExitCode::SUCCESS),
         Task::Run(run) => agent::run(run),

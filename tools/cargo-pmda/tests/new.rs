@@ -28,6 +28,7 @@ fn refused(dir: &Path, arguments: &[&str]) -> String {
 #[test]
 fn it_creates_a_package() {
     let dir = tempfile::tempdir().unwrap();
+    let clone = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     // Both as cargo starts it, and by itself.
     for (words, name, domain) in [(&["pmda", "new"][..], "one", 409), (&["new"], "two", 498)] {
         let output = run(dir.path(), &[words, &[name]].concat());
@@ -36,7 +37,8 @@ fn it_creates_a_package() {
         assert!(said.contains(&format!("the agent {name} with domain {domain} in the folder {name}.")), "{said}");
         assert!(said.contains(&format!("change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N")), "{said}");
         let read = |file: &str| fs::read_to_string(dir.path().join(name).join(file)).unwrap();
-        assert!(read("Cargo.toml").contains(&format!("pcp-pmda = {:?}\n", env!("CARGO_PKG_VERSION"))));
+        assert!(said.contains(&format!("Its crates are those of the clone {};", clone.display())), "{said}");
+        assert!(read("Cargo.toml").contains(&format!("pcp-pmda = {{ path = {:?} }}\n", clone.join("pmda"))));
         assert!(!read("Cargo.toml").contains("[workspace]"));
         assert!(read("src/lib.rs").contains(&format!("const NAME: &'static str = \"{name}\";")));
         assert_eq!(read(".gitignore"), "/target\n*.log\n*.log.prev\n");
@@ -93,7 +95,7 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
              /nonexistent: No such file or directory (os error 2)"
                 .to_owned(),
         ),
-        (&["x", "--path", checkout], format!("{checkout}: not a checkout of pcp-rs: it has no crate pcp-pmda")),
+        (&["x", "--path", checkout], format!("{checkout}: not a clone of pcp-rs: it has no crate pcp-pmda")),
     ] {
         assert_eq!(refused(dir.path(), &[&["new"], arguments].concat()), format!("cargo-pmda: {expected}\n"));
     }
@@ -117,6 +119,8 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["check", "--timeout", "nan"], "invalid value 'nan' for '--timeout <SECONDS>'"),
         (&["pmns", "--release", "--profile", "dev"], "cannot be used with"),
         (&["install", "--dso", "--inet", "4000"], "cannot be used with"),
+        (&["install", "--inet", "0"], "not a port from 1 to 65535"),
+        (&["install", "--ipv6", "65536"], "not a port from 1 to 65535"),
     ] {
         let e = refused(dir.path(), arguments);
         assert!(e.contains(expected), "{arguments:?}: {e}");

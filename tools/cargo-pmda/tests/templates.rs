@@ -129,4 +129,44 @@ fn threads_and_names(dir: &Path, name: &str, good: &str) {
     let warning = format!("warning: elsewhere.fetches: the name does not begin with {name}. and may collide");
     assert!(elsewhere.status.success() && said.contains(&warning), "{said}");
     assert_eq!(said.matches("warning: ").count(), 1, "{said}");
+    names_warnings_and_panics(dir, name, good, start);
+}
+
+/// A check warns of another NAME, prints warnings in the log, and has the message of a panic in `new`.
+fn names_warnings_and_panics(dir: &Path, name: &str, good: &str, start: &str) {
+    let file = dir.join("src/lib.rs");
+    let own = format!("const NAME: &'static str = \"{name}\"");
+    assert!(good.contains(&own));
+    let warn = format!("{start} pmda::tracing::warn!(\"/etc/x: not there\");");
+    fs::write(&file, good.replace(&own, "const NAME: &'static str = \"another\"").replace(start, &warn)).unwrap();
+    let another = pmda(dir, &["check", "--limit", "60", "--timeout", "60"]);
+    let said = text(&another);
+    let warning = format!("warning: the agent's NAME is another, and that of its program pmda{name}: ");
+    assert!(another.status.success() && said.contains(&warning), "{said}");
+    assert!(said.contains(&format!("warning: {name}.fetches: the name does not begin with another. and")), "{said}");
+    assert!(
+        said.contains("The agent's log has warnings:\n  [") && said.contains("Warning: /etc/x: not there\n"),
+        "{said}"
+    );
+
+    fs::write(&file, good.replace(start, &format!("{start} assert_eq!(1, 2, \"no value\");"))).unwrap();
+    for task in ["check", "run"] {
+        let said = text(&pmda(dir, &[task]));
+        assert!(said.contains(": the agent panicked at src/lib.rs:"), "{task}: {said}");
+        assert!(said.contains(" failed: no value left: 1 right: 2\n"), "{task}: {said}");
+    }
+    // The view shows the panic of a metric, and not only that it failed.
+    fs::write(&file, good.replace("LIMIT => out.put(self.limit)", "LIMIT => panic!(\"no limit\")")).unwrap();
+    let shown = succeeds(pmda(dir, &["run", "-s", "1"]));
+    assert!(shown.contains("Error: the fetch panicked at src/lib.rs:") && shown.contains(": no limit\n"), "{shown}");
+    // Words that are no options, which the agent would ignore, and another domain, are not what Install may keep.
+    fs::write(&file, good).unwrap();
+    let domain = good.split("const DOMAIN: u16 = ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
+    for (words, expected) in [
+        (&["stray"][..], "unexpected argument \"stray\""),
+        (&["-d", domain, "-d", "9"], "--domain is there twice; Install has"),
+    ] {
+        let refused = pmda(dir, &[&["check", "--"][..], words].concat());
+        assert!(!refused.status.success() && text(&refused).contains(expected), "{}", text(&refused));
+    }
 }

@@ -28,6 +28,8 @@ enum News {
     OneLines(Vec<(usize, String)>),
     /// Full help of the metric with a number.
     Help(usize, String),
+    /// What the agent's log says about failures of metrics, with their numbers.
+    Reasons(Vec<(usize, String)>),
     /// The request for a sample has been handled.
     Done,
     NotReady,
@@ -199,6 +201,7 @@ impl Fleet {
             }
             News::OneLines(texts) => agent.board.set_onelines(texts),
             News::Help(metric, text) => agent.board.set_help(metric, text),
+            News::Reasons(reasons) => agent.board.set_reasons(reasons),
             News::NotReady => agent.status = Status::NotReady,
             News::NoPmcd(reason) => agent.status = Status::NoPmcd(reason),
             News::Failed(reason) => {
@@ -262,25 +265,36 @@ fn tend(
     let failure = match source {
         Ok(source) => {
             let mut asked = Asked::new(source, recording);
-            serve(&mut asked, requested, &tell).err().map(|e| match (&e, asked.end()) {
-                (Error::Closed | Error::CutShort(_), Some(End::Exited(status))) => format!("{e} ({status})"),
-                _ => e.to_string(),
+            serve(&mut asked, requested, log.as_deref(), &tell).err().map(|e| match (&e, asked.end()) {
+                (Error::Closed | Error::CutShort(_), Some(End::Exited(status))) => (format!("{e} ({status})"), true),
+                (Error::TimedOut(_), _) => (format!("{e}; {SLOW}"), false),
+                _ => (e.to_string(), true),
             })
         }
-        Err(e) => Some(e.to_string()),
+        Err(e) => Some((e.to_string(), true)),
     };
-    if let Some(reason) = failure {
-        let said = log.and_then(|log| last_line(&log)).map(|line| format!("; its log: {line}"));
+    if let Some((reason, has_said_why)) = failure {
+        let said =
+            log.filter(|_| has_said_why).and_then(|log| last_line(&log)).map(|line| format!("; its log: {line}"));
         tell(News::Failed(reason + &said.unwrap_or_default()));
     }
 }
 
+/// Hint for the author of an agent that does not answer in time. Its log says nothing about that.
+const SLOW: &str = "pmcd also drops an agent that is so slow (with crate pmda, a Background reads a slow source)";
+
 /// Handles requests until the sender is dropped.
-fn serve(asked: &mut Asked, requested: &Receiver<Request>, tell: &impl Fn(News)) -> Result<(), Error> {
+fn serve(
+    asked: &mut Asked,
+    requested: &Receiver<Request>,
+    log: Option<&Path>,
+    tell: &impl Fn(News),
+) -> Result<(), Error> {
     let mut discovered = false;
+    let mut failures = Failures { log, names: Vec::new(), known: Vec::new() };
     while let Ok(request) = requested.recv() {
         let handled = match request {
-            Request::Sample => sample(asked, &mut discovered, tell),
+            Request::Sample => sample(asked, &mut discovered, &mut failures, tell),
             // The numbers of metrics are those of the last discovery.
             Request::Help(metric) => asked.help(metric).map(|text| tell(News::Help(metric, text))),
         };
@@ -302,13 +316,60 @@ fn serve(asked: &mut Asked, requested: &Receiver<Request>, tell: &impl Fn(News))
     Ok(())
 }
 
-fn sample(asked: &mut Asked, discovered: &mut bool, tell: &impl Fn(News)) -> Result<(), Interruption> {
+/// Failures of metrics whose reason is in the agent's log.
+struct Failures<'a> {
+    log: Option<&'a Path>,
+    /// Names of the metrics.
+    names: Vec<String>,
+    /// Numbers of the metrics that have failed in the last sample.
+    known: Vec<usize>,
+}
+
+impl Failures<'_> {
+    /// Returns the reasons of the failures in a sample, unless they are those of the previous one.
+    fn reasons(&mut self, readings: &[Readings]) -> Vec<(usize, String)> {
+        let is_failure =
+            |(_, readings): &(usize, &Readings)| matches!(readings, Err(code) if *code == pmapi::Error::GENERIC);
+        let failed: Vec<usize> = readings.iter().enumerate().filter(is_failure).map(|(at, _)| at).collect();
+        if failed == self.known {
+            return Vec::new();
+        }
+        self.known.clone_from(&failed);
+        let Some(text) = self.log.filter(|_| !failed.is_empty()).and_then(end_of) else { return Vec::new() };
+        let reason = |at: usize| Some((at, panic_of(self.names.get(at)?, &text)?));
+        failed.into_iter().filter_map(reason).collect()
+    }
+}
+
+/// Returns what the last line of a log about a panic of a metric says, as agents of crate pmda write it.
+fn panic_of<'a>(metric: &str, log: &'a str) -> Option<String> {
+    // The PMID follows the name.
+    let begin = format!(": {metric} (");
+    let panic = |line: &'a str| Some(line.split_once(&begin)?.1.split_once("): the fetch panicked at ")?.1);
+    let rest = log.lines().rev().find_map(panic)?;
+    let (what, _) = rest.split_once("; this metric has no value").unwrap_or((rest, ""));
+    Some(format!("the fetch panicked at {}", clean(what)))
+}
+
+fn sample(
+    asked: &mut Asked,
+    discovered: &mut bool,
+    failures: &mut Failures<'_>,
+    tell: &impl Fn(News),
+) -> Result<(), Interruption> {
     if !*discovered {
-        tell(News::Metrics(asked.discover()?));
+        let metrics = asked.discover()?;
+        failures.names = metrics.iter().map(|metric| metric.name.clone()).collect();
+        failures.known.clear();
+        tell(News::Metrics(metrics));
         *discovered = true;
     }
     let (readings, renamed) = asked.sample()?;
+    let reasons = failures.reasons(&readings);
     tell(News::Sample(Instant::now(), readings));
+    if !reasons.is_empty() {
+        tell(News::Reasons(reasons));
+    }
     let texts = asked.more_help()?;
     if !texts.is_empty() {
         tell(News::OneLines(texts));
@@ -323,13 +384,18 @@ const LOG_END: u64 = 64 << 10;
 /// Returns the last line of a log that is neither empty nor PCP's header or footer. A longer line is cut at its
 /// beginning: an agent can write any number of bytes.
 fn last_line(log: &Path) -> Option<String> {
+    let text = end_of(log)?;
+    text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("Log ")).map(|line| clean(line.trim()))
+}
+
+/// Returns the end of a log.
+fn end_of(log: &Path) -> Option<String> {
     let mut log = fs::File::open(log).ok()?;
     let start = log.metadata().ok()?.len().saturating_sub(LOG_END);
     log.seek(SeekFrom::Start(start)).ok()?;
     let mut text = Vec::new();
     log.take(LOG_END).read_to_end(&mut text).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("Log ")).map(|line| clean(line.trim()))
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 #[cfg(test)]
@@ -337,6 +403,26 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn the_reason_of_a_panic_is_in_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let line = |metric: &str, place: &str| {
+            let end = "no; this metric has no value; other metrics are not affected";
+            format!("[Fri Nov 27 05:00:00] pmdax(1) Error: {metric} (1.2.3): the fetch panicked at {place}: {end}")
+        };
+        fs::write(&log, [line("x.a", "a.rs:1:2"), line("x.b", "a.rs:3:4"), line("x.a", "a.rs:5:6")].join("\n"))
+            .unwrap();
+        let mut failures =
+            Failures { log: Some(&log), names: vec!["x.a".into(), "x.ok".into(), "x.c".into()], known: vec![] };
+        let sample = [Err(pmapi::Error::GENERIC), Ok(vec![]), Err(pmapi::Error::GENERIC)];
+        assert_eq!(failures.reasons(&sample), [(0, "the fetch panicked at a.rs:5:6: no".to_owned())]);
+        // The log is read again only after another metric has failed.
+        assert_eq!(failures.reasons(&sample), []);
+        assert_eq!(failures.reasons(&[Ok(vec![]), Ok(vec![]), Ok(vec![])]), []);
+        assert_eq!(failures.reasons(&sample).len(), 1);
+    }
 
     #[test]
     fn the_end_of_a_log_of_any_length_is_read() {

@@ -96,7 +96,8 @@ fn lines(agent: &Agent) -> Vec<(Option<Metric<'_>>, Option<String>)> {
     vec![(None, Some(error.to_owned()))]
 }
 
-fn metric(Shown { metric, values }: &Shown) -> (Option<Metric<'_>>, Option<String>) {
+fn metric(shown: &Shown) -> (Option<Metric<'_>>, Option<String>) {
+    let Shown { metric, values, .. } = shown;
     let error = metric.desc.err().or(values.as_ref().err().copied());
     let desc = metric.desc.ok().map(|desc| Desc {
         pmid: desc.pmid.to_string(),
@@ -107,7 +108,7 @@ fn metric(Shown { metric, values }: &Shown) -> (Option<Metric<'_>>, Option<Strin
     });
     let values = values.iter().flatten().map(value).collect();
     let line = Metric { metric: &metric.name, help: &metric.oneline, desc, values };
-    (Some(line), error.map(|code| code.to_string()))
+    (Some(line), error.map(|code| shown.text_of(code)))
 }
 
 fn value(series: &Series) -> Value<'_> {

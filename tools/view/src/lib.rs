@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use pcp_archive::Archive;
+use pcp_archive::{Archive, ArchiveError};
 use pmapi::escape::Output;
 pub use pmda::Failure;
 
@@ -55,7 +55,7 @@ pub fn show(
 ) -> Result<ExitCode, Failure> {
     let signals = Signals::catch()?;
     if let Some(path) = &options.replay {
-        let archive = Archive::open(path)?;
+        let archive = Archive::open(path).map_err(|e| no_archive(path, &e))?;
         let mut replay = Replay::new(&archive, options.interval, 0)?;
         samples(options, &mut replay, &signals)?;
         return Ok(ended(&signals).unwrap_or_else(|| outcome(&replay)));
@@ -71,6 +71,16 @@ pub fn show(
     recorder.map_or(Ok(()), |recorder| recorder.finish())?;
     shown?;
     Ok(ended(&signals).unwrap_or(outcome))
+}
+
+/// Returns the error of an archive that cannot be opened.
+fn no_archive(path: &Path, error: &ArchiveError) -> String {
+    match path.is_file() {
+        true => format!(
+            "{error}; --replay needs an archive: its name without .meta, .index or .0, or a directory of archives"
+        ),
+        false => error.to_string(),
+    }
 }
 
 /// Creates the archive for a recording.

@@ -170,9 +170,19 @@ pub(crate) struct Shown {
     pub(crate) metric: Metric,
     /// Values, or the error in their place.
     pub(crate) values: pmapi::Result<Vec<Series>>,
+    /// What the agent's log says about a failure of the metric.
+    pub(crate) reason: Option<String>,
 }
 
 impl Shown {
+    /// Returns the text of an error in place of values. That of `PM_ERR_GENERIC` alone only refers to another message.
+    pub(crate) fn text_of(&self, code: pmapi::Error) -> String {
+        match &self.reason {
+            Some(reason) if code == pmapi::Error::GENERIC => reason.clone(),
+            _ => code.to_string(),
+        }
+    }
+
     fn update(&mut self, readings: Readings, elapsed: Option<Duration>) {
         let counter = self.metric.desc.is_ok_and(|desc| desc.semantics == Semantics::Counter);
         let before = std::mem::replace(&mut self.values, Ok(Vec::new())).unwrap_or_default();
@@ -201,7 +211,7 @@ impl Board {
         let mut before: HashMap<_, _> = before.into_iter().map(|shown| (shown.metric.name, shown.values)).collect();
         let shown = metrics.into_iter().map(|metric| {
             let values = before.remove(&metric.name).unwrap_or(Ok(Vec::new()));
-            Shown { metric, values }
+            Shown { metric, values, reason: None }
         });
         self.metrics = shown.collect();
     }
@@ -219,6 +229,15 @@ impl Board {
     pub(crate) fn set_help(&mut self, at: usize, text: String) {
         if let Some(shown) = self.metrics.get_mut(at) {
             shown.metric.help = Some(text);
+        }
+    }
+
+    /// Sets what the agent's log says about failures of metrics, by their numbers.
+    pub(crate) fn set_reasons(&mut self, reasons: Vec<(usize, String)>) {
+        for (at, reason) in reasons {
+            if let Some(shown) = self.metrics.get_mut(at) {
+                shown.reason = Some(reason);
+            }
         }
     }
 

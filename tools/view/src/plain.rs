@@ -100,7 +100,8 @@ fn print_agent(out: &mut impl Write, agent: &Agent, full: bool) -> io::Result<()
     Ok(())
 }
 
-fn print_metric(out: &mut impl Write, Shown { metric, values }: &Shown, full: bool) -> io::Result<()> {
+fn print_metric(out: &mut impl Write, shown: &Shown, full: bool) -> io::Result<()> {
+    let Shown { metric, values, .. } = shown;
     let desc = match metric.desc {
         Ok(desc) => desc,
         Err(code) => return writeln!(out, "{}: {code}", metric.name),
@@ -114,7 +115,7 @@ fn print_metric(out: &mut impl Write, Shown { metric, values }: &Shown, full: bo
         print_desc(out, &desc)?;
     }
     match values {
-        Err(code) => writeln!(out, "Error: {code}"),
+        Err(code) => writeln!(out, "Error: {}", shown.text_of(*code)),
         Ok(values) if values.is_empty() => writeln!(out, "No value(s) available!"),
         Ok(values) => values.iter().try_for_each(|series| print_value(out, &desc, series)),
     }

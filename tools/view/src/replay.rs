@@ -227,7 +227,12 @@ impl Stage for Replay<'_> {
     }
 
     fn state(&self) -> Option<String> {
-        let direction = if self.direction == Direction::Forward { "forward" } else { "back" };
+        let direction = match (self.direction, self.position) {
+            (Direction::Forward, Some(position)) if position >= self.end => return Some("at the end".to_owned()),
+            (Direction::Backward, Some(position)) if position <= self.start => return Some("at the start".to_owned()),
+            (Direction::Forward, _) => "forward",
+            (Direction::Backward, _) => "back",
+        };
         let speed = if self.speed < 0 { format!("1/{}", 1 << -self.speed) } else { (1 << self.speed).to_string() };
         Some(format!("{direction} {speed}x"))
     }
@@ -371,6 +376,7 @@ mod tests {
         assert_eq!(replay.state().as_deref(), Some("back 2x"));
         assert_eq!(step(&mut replay), all(1, &[1]));
         assert_eq!(step(&mut replay), all(1, &[1]));
+        assert_eq!(replay.state().as_deref(), Some("at the start"));
         replay.steer(Steer::Forward);
         replay.steer(Steer::Faster);
         assert_eq!(step(&mut replay), all(41, &[41, 40]));
@@ -385,6 +391,7 @@ mod tests {
             step(&mut replay);
         }
         assert_eq!(step(&mut replay), all(100, &[100, 100]));
+        assert_eq!(replay.state().as_deref(), Some("at the end"));
     }
 
     #[test]

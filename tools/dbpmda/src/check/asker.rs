@@ -16,6 +16,9 @@ pub(super) type Answer<T> = Option<pmapi::Result<T>>;
 /// Number of times that a request to an agent that is not ready is sent.
 const REPEATS: usize = 8;
 
+/// Hint for the author of a slow agent.
+const SLOW: &str = "; all clients of pmcd wait meanwhile (with crate pmda, a Background reads a slow source)";
+
 /// Client of an agent that notes broken rules.
 pub(super) struct Asker<C> {
     collector: Collector<C>,
@@ -70,7 +73,7 @@ impl<C: Channel> Asker<C> {
             let elapsed = start.elapsed();
             let answer = exchange.map_err(|e| self.failed(subject, &e)).ok()?;
             if elapsed > self.limit {
-                self.note(Rule::Slow, subject, format!("answered after {elapsed:.1?}"));
+                self.note(Rule::Slow, subject, format!("answered after {elapsed:.1?}{SLOW}"));
             }
             match answer {
                 Ok(Err(Code::PMDANOTREADY)) => self.wait_ready(subject)?,
@@ -121,7 +124,11 @@ impl<C: Channel> Asker<C> {
         let rule = match error {
             // The request does not fit into a PDU.
             Error::Request(_) => return,
-            Error::TimedOut(_) => Rule::Slow,
+            Error::TimedOut(_) => {
+                self.note(Rule::Slow, subject, format!("{error}{SLOW}"));
+                self.is_over = true;
+                return;
+            }
             Error::Decode(_) | Error::Frame(_) => Rule::Malformed,
             _ => Rule::Ended,
         };

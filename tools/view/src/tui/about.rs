@@ -8,12 +8,12 @@ use crate::model::{Metric, Shown};
 
 /// Returns the page about a metric.
 pub(super) fn page(shown: &Shown) -> Paragraph<'_> {
-    let Shown { metric, values } = shown;
+    let Shown { metric, values, .. } = shown;
     let mut lines = vec![Line::raw(&metric.name).bold(), Line::raw(&metric.oneline), Line::default()];
     lines.extend(facts(metric).into_iter().map(|(what, text)| Line::raw(format!("{what:<11}{text}"))));
     let values = match values {
         Ok(values) => values.len().to_string(),
-        Err(code) => code.to_string(),
+        Err(code) => shown.text_of(*code),
     };
     lines.push(Line::raw(format!("{:<11}{values}", "values")));
     lines.push(Line::default());

@@ -8,7 +8,7 @@ use crate::stage::Steer;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     Quit,
-    /// Leaves the page shown in place of the list, or shows all metrics again, or quits.
+    /// Leaves the page shown in place of the list, or shows all metrics again.
     Back,
     Pause,
     /// Moves the cursor by lines.
@@ -65,7 +65,7 @@ pub(super) enum Direction {
 /// Descriptions of all keys.
 pub(super) const KEYS: [&str; 22] = [
     "q             end",
-    "Esc           back to the list; show all metrics; end",
+    "Esc           back to the list; show all metrics",
     "space p       pause, and go on",
     "up down k j   a line up, down",
     "PgUp PgDn     a page up, down",

@@ -49,7 +49,7 @@ impl<'a> Row<'a> {
             Place::Folded(..) => Row::Folded(shown?),
             Place::NoValues(..) => Row::NoValue(no_values(shown?), Color::Yellow),
             Place::Value(..) => {
-                let Shown { metric, values } = shown?;
+                let Shown { metric, values, .. } = shown?;
                 Row::Value(metric.desc.as_ref().ok()?, values.as_ref().ok()?.get(value?)?)
             }
         })
@@ -72,7 +72,7 @@ impl<'a> Row<'a> {
 /// Returns the reason why a metric has no values.
 fn no_values(shown: &Shown) -> Cow<'static, str> {
     match (&shown.metric.desc, &shown.values) {
-        (Err(code), _) | (_, Err(code)) => code.to_string().into(),
+        (Err(code), _) | (_, Err(code)) => shown.text_of(*code).into(),
         _ => "no values".into(),
     }
 }

@@ -215,8 +215,17 @@ fn a_filter_leaves_names_that_contain_it() {
     assert!(shown[1].starts_with(" demo.level") && shown[2].starts_with("   right"), "{shown:?}");
     keys(&mut view, &[KeyCode::Char('f'), KeyCode::Esc], 8);
     assert!(screen(&mut view, 80, 8)[1].starts_with(" demo.count"));
-    // Without a filter, Esc ends the view.
-    assert!(!view.act(Action::Back, &agents()));
+    // Without a filter, Esc does nothing, and says which key ends the view.
+    assert_eq!(keys(&mut view, &[KeyCode::Esc], 8)[6].split("  ").next(), Some(" q or Ctrl-C ends"));
+    assert!(!view.act(Action::Quit, &agents()));
+}
+
+#[test]
+fn a_search_without_a_hit_says_so() {
+    let mut view = View::new(Duration::from_secs(1));
+    let shown = keys(&mut view, &[letters("/zzz"), vec![KeyCode::Enter]].concat(), 8);
+    assert!(shown[6].starts_with(" no line with \"zzz\" "), "{shown:?}");
+    assert!(keys(&mut view, &[KeyCode::Down], 8)[6].starts_with(" q quit"));
 }
 
 #[test]

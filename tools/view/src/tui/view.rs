@@ -63,6 +63,8 @@ pub(super) struct View {
     prompt: Option<Prompt>,
     /// Text to search for.
     sought: String,
+    /// Answer to the last key, in place of the hint.
+    note: Option<String>,
 }
 
 impl View {
@@ -86,6 +88,7 @@ impl View {
             scrolled: 0,
             prompt: None,
             sought: String::new(),
+            note: None,
         }
     }
 
@@ -109,9 +112,13 @@ impl View {
     /// Executes the action of a key or of the mouse. Returns false to end the view.
     #[must_use]
     pub(super) fn act(&mut self, action: Action, agents: &[Agent]) -> bool {
+        self.note = None;
         match action {
             Action::Quit => return false,
-            Action::Back if self.page == Page::List && self.arrangement.filter.is_empty() => return false,
+            // A key that closes pages and filters must not end a recording, if it is typed once too often.
+            Action::Back if self.page == Page::List && self.arrangement.filter.is_empty() => {
+                self.note = Some(" q or Ctrl-C ends".to_owned());
+            }
             Action::Back => self.back(),
             Action::Pause => self.paused = !self.paused,
             Action::Move(by) => self.step(by),
@@ -270,9 +277,12 @@ impl View {
             Direction::Forward => distances.map(|by| (self.cursor + by) % lines).find(has_text),
             Direction::Backward => distances.map(|by| (self.cursor + lines - by) % lines).find(has_text),
         };
-        if let Some(at) = found {
-            self.page = Page::List;
-            self.select(at);
+        match found {
+            Some(at) => {
+                self.page = Page::List;
+                self.select(at);
+            }
+            None => self.note = Some(format!(" no line with \"{}\"", self.sought)),
         }
     }
 
@@ -394,6 +404,9 @@ impl View {
 
     /// Returns the text of the foot: the keys, or the text that is typed.
     fn hint(&self) -> String {
+        if let Some(note) = &self.note {
+            return note.clone();
+        }
         match (self.prompt, self.page, self.arrangement.filter.as_str()) {
             (Some(Prompt::Search), ..) => format!(" search: {}▏ Enter · Esc", self.sought),
             (Some(Prompt::Filter), _, filter) => format!(" names with: {filter}▏ Enter · Esc shows all"),
