@@ -69,7 +69,7 @@ fn environment() -> Vec<(OsString, OsString)> {
 
 /// Returns whether the program was started with more rights than its caller: it is set-uid or set-gid, or has file
 /// capabilities (`AT_SECURE` of getauxval(3)). The caller chose the environment, which must not be trusted then. This is
-/// the condition under which secure_getenv(3) returns nothing.
+/// the condition under which `secure_getenv(3)` returns nothing.
 ///
 /// A daemon that root has started, and that has changed its effective user since, is no such program. On Linux this
 /// function makes no system call.
