@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs, io};
 
-use nix::unistd::{getegid, geteuid, getgid, getuid};
-
 use crate::secure::is_secure;
 
 /// Configuration variables of the installed PCP.
@@ -69,11 +67,14 @@ fn environment() -> Vec<(OsString, OsString)> {
     if is_set_id() { Vec::new() } else { env::vars_os().collect() }
 }
 
-/// Returns whether the program has more rights than its caller: it is set-uid or set-gid, or has file capabilities
-/// (`AT_SECURE` of getauxval(3)). The caller chose the environment, which must not be trusted then.
+/// Returns whether the program was started with more rights than its caller: it is set-uid or set-gid, or has file
+/// capabilities (`AT_SECURE` of getauxval(3)). The caller chose the environment, which must not be trusted then. This is
+/// the condition under which `secure_getenv(3)` returns nothing.
+///
+/// A daemon that root has started, and that has changed its effective user since, is no such program. On Linux this
+/// function makes no system call.
 pub fn is_set_id() -> bool {
-    // A program may have changed one of them since its start.
-    getuid() != geteuid() || getgid() != getegid() || is_secure()
+    is_secure()
 }
 
 impl Config {

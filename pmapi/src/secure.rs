@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 /// Returns `AT_SECURE` of getauxval(3): whether the program is set-uid or set-gid, has file capabilities, or a security
-/// module requires it. Returns false on systems without `AT_SECURE`.
+/// module requires it. On systems without `AT_SECURE`, compares the real and effective user and group.
 pub(crate) fn is_secure() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -12,7 +12,8 @@ pub(crate) fn is_secure() -> bool {
     }
     #[cfg(not(target_os = "linux"))]
     {
-        false
+        use nix::unistd::{getegid, geteuid, getgid, getuid};
+        getuid() != geteuid() || getgid() != getegid()
     }
 }
 

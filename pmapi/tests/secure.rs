@@ -24,6 +24,21 @@ fn run(program: &Path) -> Option<i32> {
     command.output().unwrap().status.code()
 }
 
+/// Root has started the daemon, and chosen its environment.
+#[test]
+#[ignore = "needs root"]
+fn a_daemon_that_has_changed_its_user_uses_the_environment() {
+    const DAEMON: &str = "a_daemon_that_has_changed_its_user_uses_the_environment";
+    if std::env::var_os(VARIABLE).as_deref() == Some(OsStr::new("/chosen")) {
+        nix::unistd::seteuid(65534.into()).unwrap();
+        let uses = !is_set_id() && Config::load().var(VARIABLE) == Some(OsStr::new("/chosen"));
+        exit(if uses { USES } else { IGNORES });
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "--include-ignored", DAEMON]).env(VARIABLE, "/chosen");
+    assert_eq!(command.output().unwrap().status.code(), Some(USES));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_program_with_file_capabilities_ignores_the_environment() {

@@ -13,26 +13,42 @@ use once_cell::race::OnceBox;
 use pmapi::file::{Dir, create_new, off_stdio, remove_same};
 use pmapi::{Config, is_set_id};
 
+use crate::sys::{check_memory, file_size_limit};
+
+/// Copies of a path, and of its parts, that exist at a time while a file is created.
+const PARTS: usize = 8;
+
 /// Mode of a file: all users may read it, and its owner may write it.
 const MODE: u32 = 0o644;
 
+/// Memory for reading `pcp.conf`, in bytes.
+const CONFIG: usize = 64 << 10;
+
 /// Returns the path of a file: the name itself if it begins with a slash, otherwise the name in `$PCP_TMP_DIR/mmv`.
-pub(crate) fn path(name: &[u8]) -> PathBuf {
-    let name = Path::new(OsStr::from_bytes(name));
-    if name.is_absolute() { name.to_owned() } else { tmp_dir().join("mmv").join(name) }
+/// Fails if there is no memory for it, and for what else a start allocates for a path.
+pub(crate) fn path(name: &[u8]) -> Result<PathBuf, i32> {
+    let mut path = if name.first() == Some(&b'/') { PathBuf::new() } else { tmp_dir()? };
+    let len = path.as_os_str().len() + "/mmv/".len() + name.len();
+    check_memory(PARTS * len)?;
+    path.reserve_exact(len);
+    if !path.as_os_str().is_empty() {
+        path.push("mmv");
+    }
+    path.push(OsStr::from_bytes(name));
+    Ok(path)
 }
 
 /// Returns `PCP_TMP_DIR` from the environment, which the program may change, or otherwise from `pcp.conf`, which is
 /// read once.
-fn tmp_dir() -> PathBuf {
-    let given = env::var_os("PCP_TMP_DIR").filter(|dir| !dir.is_empty() && !is_set_id());
-    given.map_or_else(
-        || {
-            static CONFIGURED: OnceBox<PathBuf> = OnceBox::new();
-            CONFIGURED.get_or_init(|| Box::new(Config::load().tmp_dir())).clone()
-        },
-        PathBuf::from,
-    )
+fn tmp_dir() -> Result<PathBuf, i32> {
+    static CONFIGURED: OnceBox<PathBuf> = OnceBox::new();
+    if let Some(dir) = env::var_os("PCP_TMP_DIR").filter(|dir| !dir.is_empty() && !is_set_id()) {
+        return Ok(dir.into());
+    }
+    if CONFIGURED.get().is_none() {
+        check_memory(CONFIG)?;
+    }
+    Ok(CONFIGURED.get_or_init(|| Box::new(Config::load().tmp_dir())).clone())
 }
 
 /// A file that is being written. Dropping it removes the file, unless another one has taken its place.
@@ -124,7 +140,7 @@ fn remove(path: &Path) {
 
 /// Returns an error if the process may not write a file of `len` bytes. The attempt would end the process (SIGXFSZ).
 fn check_limit(len: usize) -> io::Result<()> {
-    let limit = crate::sys::file_size_limit().unwrap_or(u64::MAX);
+    let limit = file_size_limit().unwrap_or(u64::MAX);
     if len as u64 > limit { Err(io::Error::from_raw_os_error(EFBIG)) } else { Ok(()) }
 }
 

@@ -154,7 +154,7 @@ pub(crate) fn start(address: usize) -> Result<*mut c_void, i32> {
     let mut all = REGISTRIES.lock().ok_or(EDEADLK)?;
     let registry = all.find(address).and_then(Entry::lend).ok_or(EFAULT)?;
     drop(all);
-    let started = registry.plan().and_then(|plan| Handle::start(&plan, file::path(&registry.name)));
+    let started = registry.plan().and_then(|plan| Handle::start(&plan, file::path(&registry.name)?));
     let mut all = REGISTRIES.lock().ok_or(EDEADLK)?;
     // Another thread may have freed the registry meanwhile.
     if let Some(entry) = all.find(address) {

@@ -5,13 +5,24 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socketpair, sockopt::SendTimeout,
+};
+use nix::sys::time::TimeVal;
 use pcp_pdu::handshake::Features;
 
 /// Longest message, in bytes: an ATTR PDU has about 4 KiB at most.
 const LONGEST: usize = 8 << 10;
+
+/// Longest time, in seconds, for which the supervisor waits until the other process makes room for a message. The agent
+/// may have stopped that process.
+const ROOM: i64 = 1;
+
+/// Longest time for passing PDUs about clients to the process with the agent.
+const PASS: Duration = Duration::from_secs(2);
 
 /// A message in either direction.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,9 +46,10 @@ pub(crate) enum Message {
 pub(crate) struct Control(OwnedFd);
 
 impl Control {
-    /// Creates both ends.
+    /// Creates both ends: that of the supervisor, and that of the process with the agent.
     pub(crate) fn pair() -> io::Result<(Control, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        setsockopt(&ours, SendTimeout, &TimeVal::new(ROOM, 0))?;
         Ok((Control(ours), theirs))
     }
 
@@ -45,6 +57,10 @@ impl Control {
         Control(end)
     }
 
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// In the supervisor, [`io::ErrorKind::WouldBlock`] if the socket is full for a second; and the errors of send(2).
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
         let (tag, rest) = match message {
             Message::Loaded(features) => (b'L', features.bits().to_ne_bytes().to_vec()),
@@ -63,6 +79,14 @@ impl Control {
                 sent => return Ok(sent.map(drop)?),
             }
         }
+    }
+
+    /// Sends PDUs about clients. Returns false if the other process does not read them in time. If it has ended, returns
+    /// true.
+    pub(crate) fn send_clients(&self, pdus: Vec<Vec<u8>>) -> bool {
+        let until = Instant::now() + PASS;
+        let full = |pdu| self.send(&Message::Client(pdu)).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
+        pdus.into_iter().all(|pdu| !full(pdu) && Instant::now() < until)
     }
 
     /// Waits for a message. Returns `None` when the other process has ended.
@@ -132,6 +156,18 @@ mod tests {
         drop(one);
         assert_eq!(other.receive().unwrap(), None);
         assert!(other.send(&Message::Busy).is_err());
+    }
+
+    /// The agent can stop its process, which then reads no messages. The supervisor must not wait for it.
+    #[test]
+    fn a_full_socket_is_an_error() {
+        let (one, other) = Control::pair().unwrap();
+        assert!(!one.send_clients(vec![vec![0; LONGEST - 1]; 10_000]));
+        let other = Control::new(other);
+        while other.poll().is_ok() {}
+        assert!(one.send_clients(vec![vec![0]]));
+        drop(other);
+        assert!(one.send_clients(vec![vec![0]; 10_000]));
     }
 
     #[test]

@@ -327,8 +327,9 @@ impl<'a> Supervisor<'a> {
         let late = matches!(self.stage, Stage::Late { .. });
         let pdus = if late { self.clients.take_missed() } else { self.clients.all() };
         // If the process has ended, the next turn notices.
-        for pdu in pdus {
-            let _ = process.control.send(&Message::Client(pdu));
+        if !process.control.send_clients(pdus) {
+            self.fail("the agent's process does not read its messages");
+            return Ok(());
         }
         if std::mem::take(&mut self.refused) {
             write_error(&mut self.output, Error::PMDAREADY)?;

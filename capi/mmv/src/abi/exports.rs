@@ -54,7 +54,7 @@ unsafe fn init<N: CName>(
             labelled: false,
             names,
         };
-        Ok(Handle::start(&plan, file::path(name))?.0)
+        Ok(Handle::start(&plan, file::path(name)?)?.0)
     })
 }
 
