@@ -2,14 +2,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix::unistd::{Gid, Uid, setresgid, setresuid};
 use pcp_trace::{Options, State, Tag, Trace};
 use pmapi::Config;
-use testkit::Child;
 
 const VARIABLES: [(&str, &str); 9] = [
     ("PCP_TRACE_HOST", "stranger"),
@@ -35,40 +35,28 @@ fn check(is_trusted: bool) {
     assert_eq!(Config::path().starts_with("/strange"), is_trusted);
 }
 
-/// Environment variable that marks the process with the variables of the test.
-const HAS_VARIABLES: &str = "HAS_VARIABLES_OF_TRACE";
+/// Environment variable of the processes with the variables of the test: whether they must use them.
+const IS_TRUSTED: &str = "ENVIRONMENT_OF_TRACE_IS_TRUSTED";
 
 #[test]
 #[ignore = "needs root"]
 fn a_set_uid_or_set_gid_program_ignores_the_environment() {
-    // The test runs in a process that has the variables from its start, because another thread could hold the lock of
-    // the environment at a fork.
-    if std::env::var_os(HAS_VARIABLES).is_none() {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--include-ignored", "--exact", "a_set_uid_or_set_gid_program_ignores_the_environment"]);
-        assert!(command.envs(VARIABLES).env(HAS_VARIABLES, "1").status().unwrap().success());
-        return;
+    if let Some(is_trusted) = std::env::var_os(IS_TRUSTED) {
+        return check(is_trusted == "yes");
     }
-    let (root, other) = (Uid::from_raw(0), Uid::from_raw(65534));
-    let (own, group) = (Gid::current(), Gid::from_raw(65534));
-    Child::new(|| check(true)).ends();
-    Child::new(|| {
-        setresuid(other, root, root).unwrap();
-        check(false);
-    })
-    .ends();
-    Child::new(|| {
-        setresgid(group, own, own).unwrap();
-        check(false);
-    })
-    .ends();
-    // A program that has permanently given up the privileges of its file still has the environment of its caller. So
-    // has a process of root that has become another user. In both cases, user and effective user are equal.
-    Child::new(|| {
-        setresuid(other, other, other).unwrap();
-        check(true);
-    })
-    .ends();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    // A user other than root starts the program with each of these modes.
+    for (mode, is_trusted) in [(0o755, "yes"), (0o4755, "no"), (0o2755, "no")] {
+        let program = dir.path().join(format!("{mode:o}"));
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        std::fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(program);
+        command.args(["--include-ignored", "--exact", "a_set_uid_or_set_gid_program_ignores_the_environment"]);
+        command.envs(VARIABLES).env(IS_TRUSTED, is_trusted).uid(65534).gid(65534);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{mode:o}: {}", String::from_utf8_lossy(&output.stdout));
+    }
 }
 
 /// Environment variable of the process that traces with its stderr on a full disk.

@@ -248,10 +248,9 @@ impl Collection {
         let has_arrived = draft.is_some();
         let (arrived, replaced, ready) = draft.unwrap_or_default();
         let sources = self.groups.take_sources();
-        // Sources are large: a map that grows would move them several times.
-        let mut known: HashMap<OsString, Source> = HashMap::with_capacity(sources.len() + arrived.len());
+        let capacity = sources.len() + arrived.len();
         let stay = sources.into_iter().filter(|source| !replaced.contains(&source.stamp));
-        known.extend(stay.chain(arrived).map(|source| (source.name.clone(), source)));
+        let known = by_name(capacity, stay.chain(arrived));
         let skipped = std::mem::take(&mut self.skipped);
         let skipped: HashMap<OsString, Skipped> = skipped.into_iter().map(|s| (s.name.clone(), s)).collect();
         self.accounts.clear();
@@ -418,4 +417,11 @@ pub(super) fn is_recent(stamp: &Stamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // A new change would have the present time, which differs from a time in the future.
     now.checked_sub(changed).is_some_and(|age| age < COARSE)
+}
+
+/// Returns sources by their names. Sources are large: a map that grows would move them several times.
+fn by_name(capacity: usize, sources: impl Iterator<Item = Source>) -> HashMap<OsString, Source> {
+    let mut known = HashMap::with_capacity(capacity);
+    known.extend(sources.map(|source| (source.name.clone(), source)));
+    known
 }
