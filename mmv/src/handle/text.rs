@@ -105,7 +105,7 @@ pub(crate) struct Room {
     /// Offset of the first buffer in the file.
     at: u64,
     texts: usize,
-    /// For each text, whether its second buffer was in use when other buffers replaced these.
+    /// For each text, whether its value was in the second of its two buffers when new buffers replaced these.
     used: Vec<bool>,
     /// Number of forks before this process wrote to the buffers. A child must not write its parent's buffers.
     forks: u32,

@@ -33,7 +33,7 @@ impl Repeats {
         Repeats { whole: has_parts.then(|| Work::up_to(LONGEST)), ..Repeats::default() }
     }
 
-    /// Begins a part of the fetch. `before` has the parts before it.
+    /// Begins the next part of a fetch that is answered in parts. `before` has the parts that are answered already.
     pub(super) fn begin_part<'a>(&mut self, before: impl Iterator<Item = Fetch<'a>>) {
         if self.whole.as_ref().is_some_and(Work::is_over) {
             self.earlier.extend(before.flat_map(Fetch::pmids).flatten());

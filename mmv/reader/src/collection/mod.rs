@@ -72,7 +72,7 @@ pub struct Collection {
     is_unreadable: bool,
     /// Number of the present request.
     request: u64,
-    /// Divisor of the time that the present request has for changes.
+    /// The present request has this part of the usual time for changes: 1 for all of it, 4 for a quarter.
     share: u64,
     /// Number of the group with which the next check of all files begins.
     checked: usize,
