@@ -365,8 +365,7 @@ fn local_agents_in_processes() {
         daemon.display(),
         log.display()
     );
-    std::fs::write(&host, script).unwrap();
-    std::fs::set_permissions(&host, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    testkit::executable(&host, script, 0o755);
     let spec = format!("add,{domain},{},sample_init", sample.shared_object().display());
     let mut agents = LocalAgents::empty(&Config::load());
     agents.specify(&spec).unwrap();

@@ -50,7 +50,7 @@ fn a_program_with_file_capabilities_ignores_the_environment() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
     let program = dir.path().join("program");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    testkit::copy_executable(std::env::current_exe().unwrap(), &program, 0o755);
     assert_eq!(run(&program), Some(USES));
     let granted = Command::new("setcap").arg("cap_net_bind_service=ep").arg(&program).status().unwrap();
     assert!(granted.success());

@@ -11,7 +11,7 @@ fn the_shared_object_beside_the_binary_is_part_of_the_directory() {
     let example = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/zoo");
     assert!(example.exists(), "{}: cargo build --examples makes it", example.display());
     let binary = dir.path().join("pmdazoo");
-    fs::copy(example, &binary).unwrap();
+    testkit::copy_executable(example, &binary, 0o755);
     let files = |args: &[&str]| {
         let written = dir.path().join("written");
         let mut command = Command::new(&binary);

@@ -19,6 +19,33 @@ pub fn compile(source: impl AsRef<Path>, dir: impl AsRef<Path>, options: &[&str]
     program
 }
 
+/// Makes an executable file with this content and mode.
+///
+/// Another process writes it. If this one did, a fork by another thread could hold the file open for writing for a
+/// moment, and a start of the program would fail with `ETXTBSY`.
+///
+/// # Panics
+/// When the file cannot be written.
+#[track_caller]
+pub fn executable(path: impl AsRef<Path>, content: impl AsRef<[u8]>, mode: u32) {
+    let mut command = Command::new("install");
+    command.arg("-m").arg(format!("{mode:o}")).arg("/dev/stdin").arg(path.as_ref()).stdin(Stdio::piped());
+    let mut child = command.spawn().expect("install");
+    child.stdin.take().expect("a piped standard input").write_all(content.as_ref()).expect("the content is written");
+    assert!(child.wait().expect("the end of install").success(), "{}", path.as_ref().display());
+}
+
+/// Copies a program, as [`executable`] writes one.
+///
+/// # Panics
+/// When the program cannot be copied.
+#[track_caller]
+pub fn copy_executable(from: impl AsRef<Path>, to: impl AsRef<Path>, mode: u32) {
+    let mut command = Command::new("install");
+    let status = command.arg("-m").arg(format!("{mode:o}")).arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(status.expect("install").success(), "{}", to.as_ref().display());
+}
+
 /// Runs a program with an input, and returns its standard output.
 ///
 /// # Panics

@@ -49,8 +49,7 @@ fn a_set_uid_or_set_gid_program_ignores_the_environment() {
     // A user other than root starts the program with each of these modes.
     for (mode, is_trusted) in [(0o755, "yes"), (0o4755, "no"), (0o2755, "no")] {
         let program = dir.path().join(format!("{mode:o}"));
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        std::fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+        testkit::copy_executable(std::env::current_exe().unwrap(), &program, mode);
         let mut command = Command::new(program);
         command.args(["--include-ignored", "--exact", "a_set_uid_or_set_gid_program_ignores_the_environment"]);
         command.envs(VARIABLES).env(IS_TRUSTED, is_trusted).uid(65534).gid(65534);

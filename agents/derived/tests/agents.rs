@@ -244,8 +244,7 @@ fn one_that_comes_late() {
     assert_eq!(derived.value("derived.one"), Err(Error::NAME));
     let good = "#!/bin/sh\nexec sh agent.sh good one\n";
     // The file must be complete and executable when it appears, because it may be started at any time.
-    fs::write(derived.path("new"), good).unwrap();
-    fs::set_permissions(derived.path("new"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    testkit::executable(derived.path("new"), good, 0o755);
     fs::rename(derived.path("new"), derived.path("late.sh")).unwrap();
     derived.until("it has come", |derived| derived.value("derived.one").is_ok().then_some(()));
     assert!(derived.log().contains("late.sh"), "{}", derived.log());

@@ -167,23 +167,14 @@ fn finish(script: Pid, deadline: Instant) -> Result<(), String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
     fn script(text: &str, limit: Duration) -> Result<Output, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("script");
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        // Another thread's fork may have the file open for writing for a moment.
-        let begin = Instant::now();
-        loop {
-            match run(&path, Instant::now() + limit, 100_000) {
-                Err(e) if e.contains("busy") && begin.elapsed() < LIMIT => std::thread::sleep(PAUSE),
-                done => return done,
-            }
-        }
+        testkit::executable(&path, text, 0o755);
+        run(&path, Instant::now() + limit, 100_000)
     }
 
     const LIMIT: Duration = Duration::from_secs(60);

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -15,8 +13,7 @@ fn check(subject: &str) -> (Option<i32>, String) {
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> String {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    testkit::executable(path, text, mode);
     path.to_str().unwrap().to_owned()
 }
 

@@ -8,8 +8,7 @@ mod both;
 #[path = "scene/compared.rs"]
 mod compared;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 
 use both::By;
 use compared::{Scene, metrics};
@@ -29,8 +28,7 @@ fn write(scene: &Scene) -> Vec<String> {
     let long = format!("file://{}", scene.path("long.txt").display());
     let config = |name: &str, bytes: &[u8], mode: u32| {
         let path = scene.path("config.d").join(name);
-        fs::write(&path, bytes).unwrap();
-        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        testkit::executable(path, bytes, mode);
     };
     let urls = [
         ("after_comment", format!("# a comment\n{url}\n")),

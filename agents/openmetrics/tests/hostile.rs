@@ -104,8 +104,7 @@ impl Directory {
     /// Writes a file by renaming, so that it is complete at once.
     fn write(&self, name: &str, text: &str, mode: u32) {
         let new = self.0.with_file_name("new");
-        fs::write(&new, text).unwrap();
-        fs::set_permissions(&new, Permissions::from_mode(mode)).unwrap();
+        testkit::executable(&new, text, mode);
         fs::rename(new, self.path(name)).unwrap();
     }
 

@@ -10,7 +10,7 @@ mod compared;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread;
 
@@ -110,8 +110,7 @@ fn answer(mut stream: TcpStream) {
 
 fn file(path: &Path, text: &str, mode: u32) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    testkit::executable(path, text, mode);
 }
 
 /// Writes the configuration, and returns the names of its sources.

@@ -1,4 +1,3 @@
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -41,8 +40,7 @@ fn pipe_and_a_clean_end() {
 fn a_script_without_an_interpreter_is_for_the_shell() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("agent");
-    std::fs::write(&script, format!("printf '{CREDS}'\nexec cat >/dev/null\n")).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    testkit::executable(&script, format!("printf '{CREDS}'\nexec cat >/dev/null\n"), 0o755);
     for launch in [Launch::pipe(Command::new(&script)), Launch::pipe(Command::new(&script)).isolated()] {
         let agent = launch.start().unwrap();
         assert!(matches!(agent.close_within(Duration::from_secs(60)), End::Exited(status) if status.success()));

@@ -63,7 +63,7 @@ impl FixedLimit {
             Self::LogCut => "Log lines that were cut because they were too long.",
             Self::Clients => "Attributes and states of clients that were dropped because there were too many clients.",
             Self::Pdus => {
-                "Requests, answers and repetitions of metrics in a request that were refused for their length."
+                "Requests and answers that were refused for their length, and repeated metrics of a request for their time."
             }
         }
     }

@@ -53,8 +53,7 @@ impl Rough {
         std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         std::fs::copy(compiled, dir.path().join("pmda_rough.so")).unwrap();
         let root = dir.path().join("root");
-        std::fs::copy(compiled.with_file_name("root"), &root).unwrap();
-        std::fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+        testkit::copy_executable(compiled.with_file_name("root"), &root, 0o4755);
         Rough { dir, way }
     }
 

@@ -1,7 +1,5 @@
 //! This agent and PCP's, for tests and benches that compare them.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use testkit::{Agent, Pcp};
@@ -21,8 +19,8 @@ pub(crate) fn agent(pcp: &Pcp, dir: &Path, by: By) -> Agent {
         By::Pcp => {
             let program = Path::new(pcp.config("PCP_PMDAS_DIR")).join("openmetrics/pmdaopenmetrics.python");
             let script = dir.join("python");
-            fs::write(&script, format!("#!/bin/sh\nexec /usr/bin/python3 {} \"$@\"\n", program.display())).unwrap();
-            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+            let text = format!("#!/bin/sh\nexec /usr/bin/python3 {} \"$@\"\n", program.display());
+            testkit::executable(&script, text, 0o755);
             script
         }
     };

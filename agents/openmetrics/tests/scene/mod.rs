@@ -5,7 +5,6 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -47,8 +46,7 @@ impl Scene {
         let path = self.path("config.d").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let new = self.path("new");
-        fs::write(&new, text).unwrap();
-        fs::set_permissions(&new, fs::Permissions::from_mode(mode)).unwrap();
+        testkit::executable(&new, text, mode);
         fs::rename(new, &path).unwrap();
         path
     }

@@ -126,7 +126,7 @@ fn any_user_may_trace_and_the_agent_cleans_up() {
     chown(dir.path(), Some(pcp.uid), Some(pcp.gid)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = dir.path().join("marker");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    testkit::copy_executable(std::env::current_exe().unwrap(), &program, 0o755);
     let mut served = Served::in_directory(dir, &["-M", "pcp"]);
     let mut command = Command::new("sh");
     command.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(program);

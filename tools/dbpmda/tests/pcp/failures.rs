@@ -1,8 +1,5 @@
 //! Agents that end, send invalid PDUs, or do not answer.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-
 use crate::sessions::{Sessions, shows};
 
 const REQUESTS: &str = "\
@@ -35,8 +32,8 @@ status
 /// close its output before it ends.
 #[track_caller]
 fn program(options: &[&str], script: &str) -> String {
-    let sessions = Sessions::new().file("agent", script);
-    fs::set_permissions(sessions.dir().join("agent"), fs::Permissions::from_mode(0o755)).unwrap();
+    let sessions = Sessions::new();
+    testkit::executable(sessions.dir().join("agent"), script, 0o755);
     let input = format!("open pipe DIR/agent a 'b c'\nwait 1\n{REQUESTS}");
     sessions.same_input(&[&["-i", "-e"], options].concat(), &input)
 }
@@ -63,13 +60,12 @@ fn no_agents() {
 #[test]
 #[ignore = "needs PCP"]
 fn no_programs() {
-    let sessions = Sessions::new().file("empty", "").file("words", "some words\n");
+    let sessions = Sessions::new().file("empty", "");
     sessions.same_alone("open pipe DIR/empty\nwait 1\nstatus\ndesc 1.1.1\nopen pipe DIR\nwait 1\nstatus");
     sessions.same_alone("open pipe nosuch\nopen pipe /no/such/agent x y\nstatus\nopen pipe DIR/empty/x");
-    fs::set_permissions(sessions.dir().join("words"), fs::Permissions::from_mode(0o755)).unwrap();
     // Without a `#!` line, the shell executes the script.
-    let script = Sessions::new().file("script", "exit 0\n");
-    fs::set_permissions(script.dir().join("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    let script = Sessions::new();
+    testkit::executable(script.dir().join("script"), "exit 0\n", 0o755);
     script.same_alone("open pipe DIR/script\nwait 1\nstatus");
 }
 
