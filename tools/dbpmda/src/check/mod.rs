@@ -56,13 +56,13 @@ pub struct Report {
     pub without: Vec<String>,
 }
 
-/// The summary of a check in one line, such as "5 metrics, 9 values, all well". If metrics had no value, the line has
+/// The summary of a check in one line, such as "5 metrics, 9 values, no rule broken". If metrics had no value, the line has
 /// their number, and the first of them.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
         let outcome = match self.findings.len() {
-            0 => "all well".to_owned(),
+            0 => "no rule broken".to_owned(),
             n => count(n, "breach", "breaches"),
         };
         let (metrics, values) = (count(self.metrics, "metric", "metrics"), count(self.values, "value", "values"));

@@ -147,12 +147,12 @@ fn a_check_says_what_it_has_checked() {
         Report { findings, metrics, values, without }.to_string()
     };
     let report = |findings, metrics, values| with(findings, metrics, values, &[]);
-    assert_eq!(report(Vec::new(), 5, 9), "5 metrics, 9 values, all well");
-    assert_eq!(report(Vec::new(), 1, 0), "1 metric, 0 values, all well");
+    assert_eq!(report(Vec::new(), 5, 9), "5 metrics, 9 values, no rule broken");
+    assert_eq!(report(Vec::new(), 1, 0), "1 metric, 0 values, no rule broken");
     let finding = Finding { rule: Rule::NoHelp, subject: String::new(), detail: String::new() };
     assert_eq!(report(vec![finding], 0, 1), "0 metrics, 1 value, 1 breach");
     let none = with(Vec::new(), 2, 1, &["a.b: no instances"]);
-    assert_eq!(none, "2 metrics, 1 value, 1 without a value (a.b: no instances), all well");
+    assert_eq!(none, "2 metrics, 1 value, 1 without a value (a.b: no instances), no rule broken");
     let none = with(Vec::new(), 2, 0, &["a.b: no instances", "a.c: No such file or directory"]);
-    assert_eq!(none, "2 metrics, 0 values, 2 without a value (a.b: no instances; …), all well");
+    assert_eq!(none, "2 metrics, 0 values, 2 without a value (a.b: no instances; …), no rule broken");
 }
