@@ -59,7 +59,7 @@ fn own_clone() -> Result<Option<PathBuf>, String> {
 /// able to change it: a command from a package of the system was built on another host, where its path was trusted.
 fn clone_of(package: &Path) -> Result<Option<PathBuf>, String> {
     // Where cargo keeps the sources of packages from a registry.
-    if package.components().any(|part| part.as_os_str() == "registry") {
+    if package.ancestors().any(|dir| dir.ends_with("registry/src")) {
         return Ok(None);
     }
     let clone = package.ancestors().nth(2).unwrap_or(package);
@@ -151,6 +151,7 @@ mod tests {
         let clone = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
         assert_eq!(own_clone(), Ok(Some(clone.to_owned())));
         assert_eq!(clone_of("/home/x/.cargo/registry/src/index/cargo-pmda-0.1.0".as_ref()), Ok(None));
+        assert!(clone_of("/home/x/registry/clone/tools/cargo-pmda".as_ref()).is_err());
         let e = clone_of("/nonexistent/tools/cargo-pmda".as_ref()).unwrap_err();
         assert!(e.starts_with("--path CLONE is needed, ") && e.contains("this command, /nonexistent, cannot"), "{e}");
         // A clone that another user could replace.
