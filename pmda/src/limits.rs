@@ -136,7 +136,7 @@ impl Source {
         }
     }
 
-    /// Logs the pending count.
+    /// Logs what was left out since the last line.
     fn close(&mut self, what: &str) {
         if self.pending > 0 {
             warn!(source = %self.who, "{what}: {} was over its limit, {} more left out", self.who, self.pending);

@@ -35,7 +35,7 @@ impl Ways {
         Ways(PerProcess::new())
     }
 
-    /// Returns the shared-memory transport, if the oldest process uses it. Forked children use the same
+    /// Returns the shared-memory transport, if the process that traced first uses it. Its forked children share the
     /// [`SharedMemory`], which makes a file for each process.
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {

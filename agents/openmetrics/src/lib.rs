@@ -65,7 +65,7 @@ use sources::Sources;
 pub use supervisor::supervise;
 pub use trial::{Seen, Trial};
 
-/// Agent `openmetrics`.
+/// Agent `openmetrics`: serves the samples that workers have read from the sources of a configuration directory.
 #[derive(Debug)]
 pub struct Openmetrics {
     sources: Sources,

@@ -30,7 +30,7 @@ const CONTEXT: u32 = 1;
 pub struct LabelRecord<'a> {
     /// Code of the level (`PM_LABEL_*`).
     pub level: u32,
-    /// Subject: the word of a domain, cluster, metric or instance domain; all ones for the host.
+    /// What has the labels: the word of a domain, cluster, metric or instance domain; all ones for the host.
     pub ident: u32,
     /// Time from which on the labels exist.
     pub time: Stamp,

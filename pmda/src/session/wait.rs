@@ -20,7 +20,7 @@ pub(super) struct Poll {
     fds: Vec<PollFd<'static>>,
     wakes: Vec<Option<Wake>>,
     due: Vec<Wake>,
-    /// The agent has had sources.
+    /// Whether the agent has ever had sources.
     serves: bool,
 }
 

@@ -128,7 +128,7 @@ impl Metrics<'_> {
         (&mut self.list[found], &self.titles)
     }
 
-    /// Returns the index of a metric, and notes it as the one that comes after the metric that was printed last.
+    /// Returns the index of a metric. The next record is expected to have this metric after the one that was printed last.
     #[inline(never)]
     fn find(&mut self, pmid: Option<PmId>, domains: &mut Domains<'_>) -> usize {
         let Metrics { meta, names, titles, list, by_pmid, at } = self;
