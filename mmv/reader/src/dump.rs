@@ -238,7 +238,7 @@ impl<'a, W: Write> Table<'a, W> {
             InstanceRecord::read(self.bytes, at, self.version).ok_or_else(|| self.too_small("inst", i, ""))?;
         let indom = IndomRecord::read(self.bytes, instance.indom).ok_or_else(|| match self.version {
             Version::V1 => self.too_small("indom", i, ""),
-            Version::V2 | Version::V3 => self.too_small("inst", i, " indom"),
+            _ => self.too_small("inst", i, " indom"),
         })?;
         let name = instance.name.text(self.bytes).ok_or_else(|| self.too_small("inst", i, " name"))?;
         if self.is_nowhere(instance.name) {

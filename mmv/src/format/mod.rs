@@ -49,6 +49,7 @@ pub(crate) const G2_AT: u64 = 16;
 
 /// Version of a file's format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum Version {
     /// Names are in their records, and have at most 63 bytes.
     V1 = 1,

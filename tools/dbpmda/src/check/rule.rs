@@ -6,6 +6,7 @@ macro_rules! rules {
     ($($rule:ident $name:literal $about:literal,)*) => {
         /// Rule of the protocol or of PCP.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[non_exhaustive]
         pub enum Rule {
             $(#[doc = $about] $rule,)*
         }
