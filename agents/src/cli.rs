@@ -62,6 +62,10 @@ impl TypedValueParser for Names {
             let text = format!("this program was built without agent {name}: build it with --features {name}\n");
             return Err(clap::Error::raw(ErrorKind::InvalidValue, text).with_cmd(command));
         }
+        if value == "replay" {
+            let text = "--replay BASE shows a recording; agent replay serves one to pmcd (./Install replay)\n";
+            return Err(clap::Error::raw(ErrorKind::InvalidValue, text).with_cmd(command));
+        }
         Names::known().parse_ref(command, arg, value)
     }
 

@@ -167,7 +167,17 @@ impl<T> Cache<T> {
     /// Opens the cache in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`. Instances of the file are hidden until they are
     /// stored (`PMDA_CACHE_LOAD`). Errors in the file are logged. See [`Cache::load`].
     pub fn open(indom: InDom, config: &Config) -> Self {
-        let mut cache = Self::new(indom);
+        Self::new(indom).opened(config)
+    }
+
+    /// Opens the cache as [`Cache::open`] does, as one of whole names ([`Cache::strings`]).
+    pub fn open_strings(indom: InDom, config: &Config) -> Self {
+        Self::strings(indom).opened(config)
+    }
+
+    fn opened(self, config: &Config) -> Self {
+        let Cache { indom, .. } = self;
+        let mut cache = self;
         cache.file = Some(config.var_dir().join("config/pmda").join(indom.to_string()));
         if let Err(e) = cache.load() {
             tracing::error!("instance cache: {e}");

@@ -15,6 +15,7 @@ mod published;
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -177,8 +178,11 @@ impl Registry {
     fn hint(&self, error: &Error) -> String {
         let Error::Io { path, source } = error else { return String::new() };
         match (source.kind(), path.parent()) {
-            (io::ErrorKind::PermissionDenied, _) => {
-                "; members of the directory's group, and root, may export".to_owned()
+            (io::ErrorKind::PermissionDenied, Some(directory)) => {
+                let for_group = directory.metadata().is_ok_and(|directory| directory.mode() & 0o030 == 0o030);
+                let group =
+                    if for_group { "members of the directory's group, and root," } else { "only its owner and root" };
+                format!("; {group} may export")
             }
             (io::ErrorKind::NotFound, Some(directory)) => {
                 let another = match self.inner().options.directory {

@@ -11,7 +11,9 @@ pub enum CacheError {
     #[error("instance domain {0}: {1:?} cannot be the name of an instance")]
     Name(InDom, String),
     /// Another instance has the same name up to the first space.
-    #[error("instance domain {0}: {1:?} has the same name up to the first space as {2:?}")]
+    #[error(
+        "instance domain {0}: {1:?} has the same name up to the first space as {2:?}; a cache of strings compares whole names"
+    )]
     Clash(InDom, String, String),
     /// The instance has another key, or another instance has the key.
     #[error("instance domain {0}: {1:?} has another key, or its key is that of {2:?}")]

@@ -25,7 +25,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use pcp_archive::{Archive, ArchiveError};
+use pmapi::Error;
 use pmapi::escape::Output;
 pub use pmda::Failure;
 
@@ -75,11 +77,11 @@ pub fn show(
 
 /// Returns the error of an archive that cannot be opened.
 fn no_archive(path: &Path, error: &ArchiveError) -> String {
-    match path.is_file() {
-        true => format!(
-            "{error}; --replay needs an archive: its name without .meta, .index or .0, or a directory of archives"
-        ),
-        false => error.to_string(),
+    let hint = "--replay needs an archive: its name without .meta, .index or .0, or a directory of archives";
+    if path.is_file() || error.code() == Error::from_errno(Errno::ENOENT as i32) {
+        format!("{error}; {hint}")
+    } else {
+        error.to_string()
     }
 }
 
@@ -92,7 +94,10 @@ fn recorder(base: &Path, plans: &[Plan]) -> Result<Arc<Recorder>, Failure> {
         );
     }
     let host = host.map(|(name, host)| (name, host.timezone.as_deref()));
-    Ok(Arc::new(Recorder::create(base, host)?))
+    let created = Recorder::create(base, host).map_err(|e| {
+        format!("{e}; --record needs the base name of new files in a directory that exists, such as /tmp/monday")
+    });
+    Ok(Arc::new(created?))
 }
 
 /// Returns the exit code without a signal.
