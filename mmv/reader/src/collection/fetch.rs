@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pmapi::{Atom, Error, Inst, Item};
 
 use super::Collection;
-use super::source::Source;
+use super::source::SourceFile;
 use super::tables::{Place, Values};
 use crate::format::{Flags, ValueRecord, ValueType};
 
@@ -71,13 +71,13 @@ impl Collection {
             }
         }
         if ty == ValueType::String {
-            sources.iter_mut().for_each(Source::close_borrowed);
+            sources.iter_mut().for_each(|source| source.close_borrowed());
         }
         Ok(())
     }
 }
 
-impl Source {
+impl SourceFile {
     /// Logs that a value could not be read, and marks the file for a check.
     #[cold]
     #[inline(never)]

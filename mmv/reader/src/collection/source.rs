@@ -23,9 +23,12 @@ pub(super) struct GroupSize {
     pub version: u64,
 }
 
+/// A file and its parsed contents. Boxed, because each change of the directory moves all of them several times.
+pub(super) type Source = Box<SourceFile>;
+
 /// A file and its parsed contents.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub name: OsString,
     pub identity: Identity,
     /// Attributes of the file when it was read.
@@ -92,7 +95,7 @@ const TEXT_VALUES: u64 = 10;
 /// Weight of a label in [`Cost::values`]: it is parsed.
 const LABEL_VALUES: u64 = 40;
 
-impl Source {
+impl SourceFile {
     /// Opens and reads a file of at most `most` bytes. `uid` is the user to charge; `buffer` is scratch space.
     pub(super) fn load(
         directory: &Arc<Directory>,
@@ -115,7 +118,7 @@ impl Source {
             file.metrics().iter().map(|metric| FULL_NAME_COST + name.len() + file.name(metric).len()).sum::<usize>();
         let nodes = file.nodes();
         let memory = file.memory(nodes) + (SOURCE_COST + texts + names) as u64;
-        Ok(Source {
+        Ok(Box::new(SourceFile {
             name: name.to_owned(),
             identity: seen.identity,
             seen,
@@ -144,7 +147,7 @@ impl Source {
             reread: 0,
             broken: false,
             logged: Cell::new(0),
-        })
+        }))
     }
 
     /// Returns the group without this file.
@@ -168,7 +171,7 @@ impl Source {
 
     /// Returns whether the previous file of this name had the same problems, which are then already in the log. If so,
     /// adopts its count of log lines.
-    pub(super) fn is_known_from(&self, before: &Source) -> bool {
+    pub(super) fn is_known_from(&self, before: &SourceFile) -> bool {
         let (now, then) = (self.file.problems(), before.file.problems());
         if now.first() == then.first() {
             self.logged.set(before.logged.get());
@@ -333,7 +336,7 @@ impl Source {
         let at = at
             .filter(|at| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its text is not in the file"))?;
-        let Source { directory, name, identity, is_borrowed, handle, file, .. } = self;
+        let SourceFile { directory, name, identity, is_borrowed, handle, file, .. } = self;
         let handle = handle.get_or_open(|| {
             let opened = reopen(directory, name, *identity)?;
             *is_borrowed = true;

@@ -309,7 +309,7 @@ fn a_fetch_looks_at_the_files_of_its_metrics() {
 fn load_of_users(dir: &Path, files: &[(&str, u32)]) -> Vec<super::source::Source> {
     let directory = std::sync::Arc::new(crate::reader::Directory::open(dir).unwrap());
     let load = |(name, uid): &(&str, u32)| {
-        super::source::Source::load(&directory, name.as_ref(), *uid, 1 << 20, &mut Vec::new()).unwrap()
+        super::source::SourceFile::load(&directory, name.as_ref(), *uid, 1 << 20, &mut Vec::new()).unwrap()
     };
     files.iter().map(load).collect()
 }
