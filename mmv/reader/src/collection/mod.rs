@@ -16,6 +16,8 @@ mod limits;
 mod listing;
 mod names;
 mod numbers;
+mod opening;
+mod partition;
 mod parts;
 mod reading;
 mod scan;
@@ -41,6 +43,7 @@ use draft::{Draft, LARGE};
 use group::{Group, Groups};
 use limits::{Accounts, thread_time};
 use listing::{Listing, Look};
+use opening::Opening;
 use scan::Skipped;
 use tables::{Entry, IndomEntry};
 use turn::Turn;
@@ -76,6 +79,8 @@ pub struct Collection {
     share: u64,
     /// Number of the group with which the next check of all files begins.
     checked: usize,
+    /// Files that the present request has opened.
+    opening: Opening,
     /// Time of the present request for changed files.
     turn: Turn,
     /// Changes whose tables are being built.
@@ -135,6 +140,7 @@ impl Collection {
             request: 0,
             share: 1,
             checked: 0,
+            opening: Opening::default(),
             turn: Turn::default(),
             draft: None,
             large: LARGE,
@@ -218,6 +224,7 @@ impl Collection {
         self.request += 1;
         self.share = share;
         self.groups.begin();
+        self.opening.begin();
     }
 
     /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged.
@@ -226,7 +233,7 @@ impl Collection {
         for item in items {
             let number = self.groups.of_item(&self.prefix, item);
             if let Some(group) = number.and_then(|number| self.groups.get_mut(number)) {
-                are_valid &= group.begin(self.request, &mut self.buffer);
+                are_valid &= group.begin(self.request, &mut self.opening, &mut self.buffer);
             }
         }
         are_valid
@@ -239,19 +246,21 @@ impl Collection {
         let groups = self.groups.all_mut();
         let first = if self.checked < groups.len() { self.checked } else { 0 };
         let (before, after) = groups.split_at_mut(first);
-        let (mut are_valid, mut files) = (true, 0);
+        let (mut are_valid, mut files, mut first_cut) = (true, 0, None);
         for (number, group) in (first..).zip(after).chain((0..).zip(before)) {
             if files >= CHECKED {
                 files = 0;
                 if thread_time().saturating_sub(start) > limit {
-                    self.checked = number;
+                    first_cut = first_cut.or(Some(number));
                     break;
                 }
             }
             files += group.sources.len();
             // After a file that changes all the time, there may be another file that has changed once.
-            are_valid &= group.begin(self.request, &mut self.buffer);
+            are_valid &= group.begin(self.request, &mut self.opening, &mut self.buffer);
+            first_cut = first_cut.or(Some(number).filter(|_| group.is_cut()));
         }
+        self.checked = first_cut.unwrap_or(first);
         are_valid
     }
 
