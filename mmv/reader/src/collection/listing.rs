@@ -151,6 +151,11 @@ impl Listing {
         Ok(false)
     }
 
+    /// Returns whether the last name has been read, so that the present request continues with the files.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read
+    }
+
     fn add(&mut self, entry: &fs::DirEntry, accounts: &mut Accounts) {
         let name = entry.file_name();
         if name.as_bytes().starts_with(b".") {

@@ -79,7 +79,7 @@ pub struct Collection {
     share: u64,
     /// Number of the group with which the next check of all files begins.
     checked: usize,
-    /// Files that the present request has opened.
+    /// Files that the present request has checked and opened.
     opening: Opening,
     /// Time of the present request for changed files.
     turn: Turn,
@@ -94,6 +94,10 @@ pub struct Collection {
 
 /// Number of metrics beyond which a list of all names takes some milliseconds.
 const MANY: usize = 32_768;
+
+/// Number of files beyond which requests about names have less time for changes. The changes themselves then take
+/// several requests.
+const MANY_FILES: usize = 2048;
 
 /// Divisor of the time for changes of a request whose answer may take long.
 const LESS: u64 = 4;
@@ -192,11 +196,12 @@ impl Collection {
         self.refresh_all(&mut std::iter::empty())
     }
 
-    /// Detects changes as [`refresh`](Collection::refresh) does, for a request about names. With very many metrics, such a
-    /// request may take long, and has a quarter of the time for changes.
+    /// Detects changes as [`refresh`](Collection::refresh) does, for a request about names. With very many metrics or
+    /// files, such a request may take long, and has a quarter of the time for changes.
     pub fn refresh_for_names(&mut self) -> bool {
         let metrics: usize = self.groups.sources().map(|source| source.file.metrics().len()).sum();
-        self.refresh_with(if metrics > self.many { LESS } else { 1 }, &mut std::iter::empty())
+        let is_large = metrics > self.many || self.groups.file_count() > MANY_FILES;
+        self.refresh_with(if is_large { LESS } else { 1 }, &mut std::iter::empty())
     }
 
     /// Detects changes as [`refresh`](Collection::refresh) does. Files that contribute to these metrics are checked
@@ -208,7 +213,8 @@ impl Collection {
     fn refresh_with(&mut self, share: u64, items: &mut dyn Iterator<Item = Item>) -> bool {
         self.begin(share);
         let of_items = self.check_for(items);
-        let of_others = self.check_others();
+        // The request after the last name of the directory has enough to do.
+        let of_others = self.listing.as_ref().is_some_and(Listing::is_read) || self.check_others();
         self.scan_unless(of_items && of_others)
     }
 

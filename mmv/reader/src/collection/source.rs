@@ -322,7 +322,9 @@ impl SourceFile {
 
     fn reread_metric(&mut self, metric: usize, opening: &mut Opening, buffer: &mut Vec<u8>) -> io::Result<()> {
         if self.is_unchecked {
-            opening.count(self.uid)?;
+            if !self.is_open() {
+                opening.count(self.uid)?;
+            }
             if !self.begin(buffer) {
                 return Err(io::ErrorKind::NotFound.into());
             }
