@@ -2,6 +2,10 @@
 //! `--cfg mmv_loom`).
 
 use std::sync::PoisonError;
+#[cfg(feature = "metrics")]
+use std::sync::TryLockError;
+#[cfg(feature = "metrics")]
+use std::time::{Duration, Instant};
 
 use crate::fork;
 
@@ -41,6 +45,27 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> Option<Held<'_, T>> {
         let (guard, inside) = self.door.enter(|| self.mutex.try_lock().ok().or_else(|| self.wait()))?;
         Some(Held { guard, _inside: inside })
+    }
+
+    /// Waits for at most `longest` until no other thread holds the lock. Returns `None` after that, and where
+    /// [`Lock::lock`] does.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn lock_within(&self, longest: Duration) -> Option<Held<'_, T>> {
+        let start = Instant::now();
+        loop {
+            let free = || match self.mutex.try_lock() {
+                Ok(guard) => Some(guard),
+                Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some((guard, inside)) = self.door.enter(free) {
+                return Some(Held { guard, _inside: inside });
+            }
+            if start.elapsed() >= longest {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[cold]

@@ -200,6 +200,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Appends a big-endian word of 32 bits.
+    #[inline]
     pub fn u32(&mut self, v: u32) -> &mut Self {
         self.out.extend_from_slice(&v.to_be_bytes());
         self
@@ -212,6 +213,7 @@ impl<'a> Writer<'a> {
 
     /// Appends a word that is a number of elements or bytes. A number beyond the word's range occurs only in a PDU that
     /// [`Writer::finish`] refuses.
+    #[inline]
     pub fn count(&mut self, v: usize) -> &mut Self {
         self.u32(v as u32)
     }

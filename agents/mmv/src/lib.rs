@@ -20,6 +20,7 @@ use mmv_reader::Help;
 use mmv_reader::collection::{Collection, LabelSubject as Owner};
 use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::time::{ClockId, clock_gettime};
 use pmda::prelude::*;
 use pmda::{Catalog, Features, LabelSubject, Subject, TextKind, limits::Accounts, pmapi};
 
@@ -96,8 +97,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
-        let start = Instant::now();
-        self.trees.begin();
+        let (start, processor) = (Instant::now(), processor_time());
         let is_due = request == Request::Store || self.due.is_none_or(|due| start >= due);
         let changed = match request {
             Request::Fetch(items) if is_due => self.files.refresh_all(&mut items.iter()),
@@ -109,6 +109,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
         }
         self.take_note(changed);
+        self.trees.begin(processor_time().saturating_sub(processor));
         if let Request::Instance(serial) | Request::InstanceLabels(serial) = request {
             if let Ok(instances) = self.files.instances(serial) {
                 self.domains.entry(serial).or_insert_with(|| Domain::new(instances));
@@ -181,6 +182,11 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         Ok(self.files.labels(Owner::Instance(indom, inst)).cloned().unwrap_or_default())
     }
+}
+
+/// Returns the processor time of this thread.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Number of files that stay open between requests.

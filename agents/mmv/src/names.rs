@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
+use std::time::Duration;
 
 use mmv_reader::collection::{Collection, MetricDesc, Part};
 use pmda::pmapi::{Desc, InDom, PmId};
@@ -169,14 +170,14 @@ impl Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
     trees: RefCell<HashMap<u64, Rc<Tree>>>,
-    /// Number of metrics in the trees that the present request has built.
-    made: Cell<usize>,
+    /// Number of metrics in the trees that the present request may still build.
+    left: Cell<usize>,
 }
 
 impl Trees {
-    /// Resets the count of [`Trees::made`] for a new request.
-    pub(crate) fn begin(&self) {
-        self.made.set(0);
+    /// Begins a new request, which has spent some processor time on changes of files.
+    pub(crate) fn begin(&self, spent: Duration) {
+        self.left.set(if spent > LONG { MANY / 4 } else { MANY });
     }
 
     /// Drops the trees of parts that have changed or no longer exist.
@@ -191,11 +192,7 @@ impl Trees {
         if let Some(tree) = trees.get(&part.version()) {
             return Some(Rc::clone(tree));
         }
-        let made = self.made.get() + count(part);
-        if made > MANY {
-            return None;
-        }
-        self.made.set(made);
+        self.left.set(self.left.get().checked_sub(count(part))?);
         let tree = part.derive(|| Rc::new(tree(part, domain)));
         trees.insert(part.version(), Rc::clone(&tree));
         Some(tree)
@@ -206,6 +203,9 @@ impl Trees {
 /// larger part, a search through the names is faster. A traversal of such a part returns the names in the order of the
 /// files.
 const MANY: usize = 8192;
+
+/// Processor time that a request has spent on changes of files if it may build trees of a quarter of the metrics only.
+const LONG: Duration = Duration::from_millis(2);
 
 fn count(part: Part<'_>) -> usize {
     part.metrics().size_hint().0

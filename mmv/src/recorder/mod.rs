@@ -24,8 +24,10 @@
 //! the first two. Counters and histograms count further label sets in the instance `other` of their metric. Gauges
 //! ignore them. This is logged once, and the metric `recorder.left_out` counts lookups of such label sets.
 //!
-//! A handle that is created while the process has no memory or descriptors for its values records nothing. The next
-//! handle with the same name and labels does, once there is room: the macros of the facade create one at each use.
+//! A handle that is created while the process has no memory or descriptors for its values records nothing. The same
+//! applies to a handle of a new label set while the file of metrics has been written for more than a second, for example
+//! because the disk hangs. The next handle with the same name and labels records, once that has passed: the macros of the
+//! facade create one at each use.
 
 mod facade;
 mod state;
@@ -49,7 +51,7 @@ use state::{Handles, Instance, Known, MAX_KEY, State, Target};
 pub struct Recorder {
     registry: Registry,
     limits: Limits,
-    /// Locked while a key is registered. That waits for the disk if the registry writes its file.
+    /// Locked while a key is registered. That waits for at most a second while a thread writes the registry's file.
     state: Arc<Lock<State>>,
     /// Locked for a look-up, also by the thread that has locked `state`.
     known: Arc<Lock<Known>>,
@@ -155,13 +157,15 @@ impl Recorder {
         if let Some(known) = self.known(&key, &kind) {
             return known;
         }
-        let room = state.has_room(&self.registry);
-        if !matches!(room, Ok(true)) {
-            let line = if room.is_err() { state.line() } else { None };
-            drop(state);
-            warn(&key, room.err(), line);
-            return kind.nothing;
-        }
+        let disk = match state.room(&self.registry) {
+            Ok(Some(disk)) => disk,
+            not_now => {
+                let line = if not_now.is_err() { state.line() } else { None };
+                drop(state);
+                warn(&key, not_now.err(), line);
+                return kind.nothing;
+            }
+        };
         let Some(mut known) = self.known.lock() else { return kind.nothing };
         let own = state.admits(&key, known.len(), self.limits);
         let others = &(kind.handles)(&mut known).others;
@@ -190,7 +194,7 @@ impl Recorder {
             }
         }
         // Nothing is locked while this is logged, because a consumer of the log may use the facade.
-        drop(state);
+        drop((state, disk));
         if first {
             let Limits { metric, all } = self.limits;
             tracing::warn!(

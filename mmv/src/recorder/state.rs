@@ -1,6 +1,8 @@
 //! The metrics and instances of the facade's keys, and the limits on their number.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use metrics::Key;
@@ -11,6 +13,7 @@ use super::Limits;
 use crate::handle::Output;
 use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
+use crate::sync::Held;
 use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, ids};
 
 /// Instance of the label sets beyond the limits. Names of other label sets contain an equals sign.
@@ -35,7 +38,7 @@ pub(super) struct State {
     left_out: Option<Counter>,
     /// Whether a label set beyond the limits was used.
     has_left_out: bool,
-    /// Pauses between attempts to get memory for values.
+    /// Pauses between attempts to get memory for values, and to wait for the disk.
     room: Backoff,
     /// Number of log lines about metrics that cannot be exported.
     lines: u32,
@@ -98,6 +101,8 @@ pub(super) const QUANTILES: [(f64, &str); 5] =
     [(0.5, ".p50"), (0.9, ".p90"), (0.95, ".p95"), (0.99, ".p99"), (0.999, ".p999")];
 /// Number of values of a key, with room for metrics of another kind with the same name.
 const MOST_VALUES: usize = 16;
+/// Longest time for which the registration of a key waits for a thread that writes the file.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Shortest time for which values count for the quantiles.
 const WINDOW: Duration = Duration::from_secs(60);
 /// The smallest value that quantiles distinguish from 0.
@@ -134,16 +139,24 @@ impl State {
         first
     }
 
-    /// Returns whether there is memory for the values of another key. A shortage, for example of descriptors, may pass:
+    /// Allocates memory for the values of another key. While the caller keeps the returned guard, no thread writes the
+    /// registry's file, so that the registration of the key waits for no disk.
+    ///
+    /// Returns `None` or an error if the key cannot be registered now. A shortage, for example of descriptors, may pass:
     /// the key must not be registered before, or it would be left out for ever. An error comes once a second at most.
-    pub(super) fn has_room(&mut self, registry: &Registry) -> Result<bool, Error> {
+    pub(super) fn room<'r>(&mut self, registry: &'r Registry) -> Result<Option<Held<'r, ()>>, Error> {
         if !self.room.is_due() {
-            return Ok(false);
+            return Ok(None);
         }
-        match registry.inner().reserve(MOST_VALUES) {
-            Ok(()) => {
+        let inner = registry.inner();
+        let disk = inner.lock_disk_within(LONGEST_WAIT).ok_or_else(|| Error::Io {
+            path: PathBuf::from("disk"),
+            source: io::Error::new(io::ErrorKind::TimedOut, "the file of metrics is still being written"),
+        });
+        match disk.and_then(|disk| inner.reserve(MOST_VALUES).map(|()| disk)) {
+            Ok(disk) => {
                 self.room.succeeded();
-                Ok(true)
+                Ok(Some(disk))
             }
             Err(e) => {
                 self.room.failed(&[Duration::from_secs(1)]);

@@ -250,3 +250,37 @@ fn names_too_long_to_be_kept_are_not_kept() {
     assert_eq!(values.get("recorder.left_out").map(String::as_str), Some("2000"), "{values:?}");
     assert_eq!(values.get("empty[other]").map(String::as_str), Some("500"), "{values:?}");
 }
+
+#[test]
+fn a_new_key_waits_for_a_file_that_is_being_written_for_a_limited_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path());
+    with_local_recorder(&recorder, || counter!("known").increment(1));
+    // As a flush whose disk hangs.
+    let inner = recorder.registry().inner();
+    let (disk, state) = (inner.lock_disk_within(Duration::ZERO).unwrap(), inner.lock().unwrap());
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        for number in 0..8_u64 {
+            let (done, recorder) = (done.clone(), &recorder);
+            scope.spawn(move || {
+                let start = std::time::Instant::now();
+                with_local_recorder(recorder, || {
+                    counter!("new", "number" => number.to_string()).increment(1);
+                    counter!("known").increment(1);
+                });
+                done.send(start.elapsed()).unwrap();
+            });
+        }
+        let all: Vec<_> = (0..8).map_while(|_| is_done.recv_timeout(Duration::from_secs(20)).ok()).collect();
+        drop((state, disk));
+        assert_eq!(all.len(), 8);
+        assert!(all.iter().all(|time| *time < Duration::from_secs(10)), "{all:?}");
+    });
+    thread::sleep(Duration::from_millis(1100));
+    with_local_recorder(&recorder, || counter!("new", "number" => "1").increment(5));
+    recorder.registry().flush();
+    let (values, _) = seen(dir.path());
+    let shown = |name: &str| values.get(name).map(String::as_str);
+    assert_eq!((shown("known"), shown("new[number=1]")), (Some("9"), Some("5")), "{values:?}");
+}

@@ -28,12 +28,13 @@ impl Inner {
     /// Flushes values, and publishes lazy registrations, earlier failures to publish, and files that were removed.
     pub(super) fn flush(&self, attempt: Attempt) {
         self.flush_values();
+        let Some(disk) = self.lock_disk() else { return };
         let Some(mut state) = self.lock() else { return };
         let not_copied = if state.exports() { self.copy_changes(&mut state) } else { None };
         let hidden_by = self.look_for_file(&mut state);
         let error =
             if attempt == Attempt::Now || state.backoff.is_due() { self.publish_in_time(&mut state) } else { None };
-        drop(state);
+        drop((state, disk));
         self.log(error);
         self.log_hidden(hidden_by);
         if let Some(e) = not_copied {
@@ -44,12 +45,14 @@ impl Inner {
     /// Flushes and publishes for the last time.
     pub(super) fn flush_last(&self) {
         self.flush_values();
+        let disk = self.lock_disk();
         let error = self.lock().and_then(|mut state| {
             if state.exports() {
                 self.copy_changes(&mut state);
             }
             self.publish_in_time(&mut state)
         });
+        drop(disk);
         self.log(error);
     }
 

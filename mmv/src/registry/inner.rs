@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::thread::Thread;
+#[cfg(feature = "metrics")]
+use std::time::Duration;
 
 use once_cell::race::OnceBox;
 use pmapi::backoff::Backoff;
@@ -38,6 +40,9 @@ pub(crate) struct Inner {
     pub(super) made: u64,
     /// Whether the flush thread could not be started.
     pub(super) lacks_thread: AtomicBool,
+    /// Held while the file of a lazy registry is written, and acquired before the state. Without it, a registration waits
+    /// for no disk.
+    disk: Lock<()>,
     state: Lock<State>,
 }
 
@@ -114,6 +119,7 @@ impl Inner {
             process: Process::own(),
             made: generation(),
             lacks_thread: AtomicBool::new(false),
+            disk: Lock::default(),
             state: Lock::new(state),
         });
         let watcher: Weak<dyn Forked> = Arc::downgrade(&inner) as _;
@@ -124,6 +130,18 @@ impl Inner {
     /// Locks the state. Returns `None` in a [torn](fork::is_torn) child, if the state was locked at the fork.
     pub(crate) fn lock(&self) -> Option<Held<'_, State>> {
         self.state.lock()
+    }
+
+    /// Waits until no thread writes the file of a lazy registry. None does while the caller keeps the guard.
+    pub(super) fn lock_disk(&self) -> Option<Held<'_, ()>> {
+        self.disk.lock()
+    }
+
+    /// Waits for at most `longest` until no thread writes the file of a lazy registry. Returns `None` if a thread still
+    /// does, for example because the disk hangs.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn lock_disk_within(&self, longest: Duration) -> Option<Held<'_, ()>> {
+        self.disk.lock_within(longest)
     }
 
     /// Changes the model, allocates value slots for new values, calls `then`, and updates the file. `needs` returns the
@@ -246,7 +264,11 @@ impl Inner {
 
 impl Forked for Inner {
     fn is_quiet(&self) -> bool {
-        self.state.is_quiet() && self.gate.is_quiet() && self.texts.is_quiet() && self.distributions.is_quiet()
+        self.disk.is_quiet()
+            && self.state.is_quiet()
+            && self.gate.is_quiet()
+            && self.texts.is_quiet()
+            && self.distributions.is_quiet()
     }
 
     fn forked(&self) {

@@ -50,6 +50,7 @@ const TRIES: usize = 8;
 
 impl Inner {
     pub(super) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        let disk = self.lock_disk().ok_or(Error::TORN)?;
         let mut state = self.lock().ok_or(Error::TORN)?;
         let process = Process::own();
         if state.exported_by(process) {
@@ -82,7 +83,7 @@ impl Inner {
             }
         };
         let no_thread = self.ensure_thread(&mut state);
-        drop(state);
+        drop((state, disk));
         self.log_no_thread(no_thread);
         if let Some(other) = owner.filter(|owner| *owner != process.number()) {
             notice::warn(format_args!(
@@ -310,6 +311,7 @@ impl Inner {
 
     pub(super) fn stop(&self) {
         self.flush_last();
+        let _disk = self.lock_disk();
         let Some(mut state) = self.lock() else { return };
         let exports = state.exports();
         // A thread that has not begun to run sees that the export has ended.

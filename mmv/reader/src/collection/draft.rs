@@ -7,8 +7,9 @@ use hashbrown::{HashMap, HashSet};
 use pmapi::Item;
 
 use super::build::Builder;
-use super::group::{Groups, Ready, partition};
+use super::group::{Groups, Ready};
 use super::limits::thread_time;
+use super::partition::partition;
 use super::source::Source;
 
 /// Number of records from which on tables are built in parts: about 2 ms of work.

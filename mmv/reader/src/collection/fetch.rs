@@ -6,13 +6,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pmapi::{Atom, Error, Inst, Item};
 
 use super::Collection;
-use super::source::Source;
+use super::opening::Opening;
+use super::source::SourceFile;
 use super::tables::{Place, Values};
 use crate::format::{Flags, ValueRecord, ValueType};
 
 impl Collection {
     /// Calls `out` with the present values of a metric, in the order of the instances. `wants` selects the instances.
     /// Instances without a value get an error: `PM_ERR_INST`, `PM_ERR_PMID` or, after a failed read, `PM_ERR_GENERIC`.
+    /// They get `PM_ERR_AGAIN` if the request has opened files of the same user 3072 times, because they do not
+    /// [stay open](Collection::keep_open).
     ///
     /// For a value that the application has not set, in a file with sentinels, `out` is not called.
     ///
@@ -24,7 +27,7 @@ impl Collection {
         wants: impl Fn(Inst) -> bool,
         mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
-        let Collection { groups, buffer, prefix, request, .. } = self;
+        let Collection { groups, opening, buffer, prefix, request, .. } = self;
         let number = groups.of_item(prefix, item).ok_or(Error::PMID)?;
         if groups.has_foreign_instances(prefix, number, item) {
             out(None, Err(Error::INST));
@@ -32,7 +35,7 @@ impl Collection {
         }
         let group = groups.get_mut(number).ok_or(Error::PMID)?;
         // Values may have changed since the last request, and the group may be new.
-        group.begin(*request, buffer);
+        group.begin(*request, opening, buffer);
         let (sources, tables) = group.parts_mut(prefix);
         let Values { ty, places, missing } = tables.values(item).ok_or(Error::PMID)?;
         if ty == ValueType::NoSupport {
@@ -46,9 +49,10 @@ impl Collection {
         let mut give = |inst: Option<Inst>, place: Option<&Place>| {
             let Some(place) = place else { return out(inst, Err(missing.unwrap_or(Error::INST))) };
             let Some(source) = sources.get_mut(place.source as usize) else { return };
-            match source.atom(place, ty, now, buffer) {
+            match source.atom(place, ty, now, (&mut *opening, &mut *buffer)) {
                 Ok(Some(atom)) => out(inst, Ok(atom)),
                 Ok(None) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => out(inst, Err(Error::AGAIN)),
                 Err(e) => {
                     let name = tables.metric(item).map_or("", |entry| tables.name(entry));
                     source.fail(prefix, name, &e);
@@ -71,13 +75,13 @@ impl Collection {
             }
         }
         if ty == ValueType::String {
-            sources.iter_mut().for_each(Source::close_borrowed);
+            sources.iter_mut().for_each(|source| source.close_borrowed());
         }
         Ok(())
     }
 }
 
-impl Source {
+impl SourceFile {
     /// Logs that a value could not be read, and marks the file for a check.
     #[cold]
     #[inline(never)]
@@ -95,9 +99,9 @@ impl Source {
         place: &Place,
         ty: ValueType,
         now: Duration,
-        buffer: &'b mut Vec<u8>,
+        (opening, buffer): (&mut Opening, &'b mut Vec<u8>),
     ) -> io::Result<Option<Atom<'b>>> {
-        self.reread(place.metric as usize)?;
+        self.reread(place.metric as usize, opening, buffer)?;
         let value = self.file.value(place.index).ok_or(io::ErrorKind::UnexpectedEof)?;
         let sentinel = self.file.header().flags.contains(Flags::SENTINEL);
         if sentinel && is_no_value(&value, ty) {
@@ -112,7 +116,7 @@ impl Source {
             ValueType::Double => Atom::Double(f64::from_bits(value.word)),
             ValueType::Elapsed => Atom::I64(value.elapsed(now)),
             ValueType::String => {
-                self.reread_string(&value, buffer)?;
+                self.reread_string(&value, opening, buffer)?;
                 if sentinel && buffer.is_empty() {
                     return Ok(None);
                 }

@@ -15,6 +15,8 @@ use super::build::Builder;
 use super::limits::{Tariff, thread_time};
 use super::names::head;
 use super::numbers::{CLASSES, class_of_cluster, class_of_indom};
+use super::opening::Opening;
+use super::partition::partition;
 use super::source::{GroupSize, Source, building_time};
 use super::tables::Tables;
 
@@ -38,6 +40,10 @@ pub(super) struct Group {
     shares_heads: bool,
     /// Number of the last request that checked the files.
     begun: u64,
+    /// Index of the file with which the next check begins.
+    next: usize,
+    /// Whether the last check left some files unchecked.
+    is_cut: bool,
 }
 
 /// All groups of files of a directory.
@@ -54,7 +60,7 @@ pub(super) struct Groups {
     heads: HashMap<Box<str>, Numbers>,
     /// The last stamp or version that was assigned.
     stamp: u64,
-    /// Number of look-ups in tables of other groups that the present request may still do to hide names.
+    /// Number of look-ups in tables of other groups that the present request may still do to hide names, times [`CHEAP`].
     checks: Cell<usize>,
 }
 
@@ -96,8 +102,11 @@ pub(super) type Ready = HashMap<Vec<u64>, Tables>;
 type Rank<'a> = (bool, u64, &'a OsStr);
 
 /// Number of look-ups in tables of other groups that one request does to hide names which it lists, or to count metrics.
-/// They take 1 to 3 ms.
-const CHECKS: usize = 8_192;
+/// They take 1 to 2 ms.
+const CHECKS: usize = 4_096;
+
+/// Number of names whose first component and cluster no other group has, the check of which takes as long as a look-up.
+const CHEAP: usize = 8;
 
 /// Longest time for the tables that a later request builds, in nanoseconds.
 const LATER: u64 = 8_000_000;
@@ -133,19 +142,34 @@ impl Group {
         self.sources.get(source).map(|source| (source.uid != 0, source.since, &*source.name))
     }
 
-    /// Prepares all files for a request, once. Returns whether all of them are unchanged and may be shown.
-    pub(super) fn begin(&mut self, request: u64, buffer: &mut Vec<u8>) -> bool {
+    /// Prepares all files for a request, once, and checks them as far as the limits of the request allow. Returns
+    /// whether all checked files are unchanged and may be shown.
+    pub(super) fn begin(&mut self, request: u64, opening: &mut Opening, buffer: &mut Vec<u8>) -> bool {
         if self.begun == request {
             return true;
         }
         self.begun = request;
-        let mut are_valid = true;
-        for source in &mut self.sources {
+        let (mut are_valid, mut first_left) = (true, None);
+        let first = if self.next < self.sources.len() { self.next } else { 0 };
+        let (before, after) = self.sources.split_at_mut(first);
+        for (index, source) in (first..).zip(after).chain((0..).zip(before)) {
             // All files are prepared, whatever the result of the others: each must discard the values of the last
             // request.
-            are_valid &= source.begin(buffer);
+            if opening.allows_check(source.uid, source.is_open()) {
+                are_valid &= source.begin(buffer);
+            } else {
+                source.begin_unchecked();
+                first_left = first_left.or(Some(index));
+            }
         }
+        self.next = first_left.unwrap_or_default();
+        self.is_cut = first_left.is_some();
         are_valid
+    }
+
+    /// Returns whether the present request has left some files unchecked.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     pub(super) fn parts_mut(&mut self, prefix: &str) -> (&mut [Source], &Tables) {
@@ -219,7 +243,7 @@ impl Groups {
 
     /// Allows a new request [`CHECKS`] look-ups.
     pub(super) fn begin(&self) {
-        self.checks.set(CHECKS);
+        self.checks.set(CHECKS * CHEAP);
     }
 
     /// Returns whether a group's metric is exported. A request for very many names that several users claim has a
@@ -231,13 +255,12 @@ impl Groups {
         }
         let heads = if group.shares_heads { self.of_head(own_head(prefix, name)).len() } else { 1 };
         let classes = self.of_class(class_of_cluster(item.cluster())).len();
-        if heads <= 1 && classes <= 1 {
-            return true;
-        }
-        match self.checks.get().checked_sub(heads + classes) {
+        let is_own = heads <= 1 && classes <= 1;
+        let cost = if is_own { 1 } else { (heads + classes) * CHEAP };
+        match self.checks.get().checked_sub(cost) {
             Some(left) => {
                 self.checks.set(left);
-                self.of_item(prefix, item) == Some(number)
+                is_own || self.of_item(prefix, item) == Some(number)
             }
             None => {
                 self.checks.set(0);
@@ -402,7 +425,19 @@ impl Groups {
         let (work, version) = (Cell::new(0), self.stamp);
         let group = GroupSize { records: sources.iter().map(|source| source.records).sum(), version };
         sources.iter_mut().for_each(|source| source.group = group);
-        Group { sources, tables, work, tariff, stamps, version, is_alone: true, shares_heads: false, begun: 0 }
+        Group {
+            sources,
+            tables,
+            work,
+            tariff,
+            stamps,
+            version,
+            is_alone: true,
+            shares_heads: false,
+            begun: 0,
+            next: 0,
+            is_cut: false,
+        }
     }
 
     /// Builds the tables of new groups now, because a single later request might need many of them. After files were
@@ -447,46 +482,4 @@ fn shared<'a>(sets: impl Iterator<Item = &'a Numbers>) -> HashSet<u32> {
 /// Returns the first component of a full name after the prefix.
 pub(super) fn own_head<'a>(prefix: &str, name: &'a str) -> &'a str {
     head(name.strip_prefix(prefix).and_then(|own| own.strip_prefix('.')).unwrap_or_default())
-}
-
-/// Returns the number of each file's group. Groups are numbered in the order in which they appear.
-pub(super) fn partition(sources: &[&Source]) -> Vec<usize> {
-    let mut sets = Sets::new(sources.len());
-    let (mut classes, mut heads) = (HashMap::new(), HashMap::new());
-    for (index, source) in sources.iter().enumerate() {
-        let uid = source.uid;
-        source.classes().for_each(|class| sets.join(*classes.entry((uid, class)).or_insert(index), index));
-        source.heads().for_each(|head| sets.join(*heads.entry((uid, head)).or_insert(index), index));
-    }
-    let mut numbers: Vec<usize> = Vec::with_capacity(sources.len());
-    let mut groups = 0..;
-    for index in 0..sources.len() {
-        let number = numbers.get(sets.first(index)).copied().or_else(|| groups.next());
-        numbers.extend(number);
-    }
-    numbers
-}
-
-/// Disjoint sets of numbers. Each element refers to a smaller element of its set. The smallest one refers to itself.
-struct Sets(Vec<usize>);
-
-impl Sets {
-    /// Creates a set for each number below `count`.
-    fn new(count: usize) -> Sets {
-        Sets((0..count).collect())
-    }
-
-    /// Returns the smallest number of the set that contains `number`.
-    fn first(&mut self, mut number: usize) -> usize {
-        while self.0[number] != number {
-            self.0[number] = self.0[self.0[number]];
-            number = self.0[number];
-        }
-        number
-    }
-
-    fn join(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.first(a), self.first(b));
-        self.0[a.max(b)] = a.min(b);
-    }
 }

@@ -100,6 +100,8 @@ pub(super) struct Listing {
     count: usize,
     /// Whether the last name has been read.
     is_read: bool,
+    /// Whether an earlier request has read a part of the names.
+    is_continued: bool,
 }
 
 /// New files of a user.
@@ -124,8 +126,9 @@ impl Listing {
         known: impl Iterator<Item = OsString>,
     ) -> io::Result<Listing> {
         let entries = fs::read_dir(path)?;
-        let (found, new) = (Vec::new(), HashMap::new());
-        Ok(Listing { entries, directory, look, known: known.collect(), found, new, count: 0, is_read: false })
+        let (found, new, known) = (Vec::new(), HashMap::new(), known.collect());
+        let (is_read, is_continued) = (false, false);
+        Ok(Listing { entries, directory, look, known, found, new, count: 0, is_read, is_continued })
     }
 
     /// Reads up to `names` further names. After [`LEAST`] `/ share` names, stops after `time` nanoseconds. Returns whether
@@ -135,6 +138,8 @@ impl Listing {
             return Ok(true);
         }
         let (start, least) = (thread_time(), LEAST / share);
+        // A directory of few names is read in one request, which also reads the files.
+        let is_small = !std::mem::replace(&mut self.is_continued, true);
         for number in 0..names {
             let is_due = number >= least && number % NAMES == 0;
             if is_due && thread_time().saturating_sub(start) > time {
@@ -144,11 +149,16 @@ impl Listing {
                 Some(entry) => self.add(&entry?, accounts),
                 None => {
                     self.is_read = true;
-                    return Ok(number < least || thread_time().saturating_sub(start) < time / 2);
+                    return Ok(is_small && number < least || thread_time().saturating_sub(start) < time / 2);
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether the last name has been read, so that the present request continues with the files.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read
     }
 
     fn add(&mut self, entry: &fs::DirEntry, accounts: &mut Accounts) {

@@ -16,6 +16,8 @@ mod limits;
 mod listing;
 mod names;
 mod numbers;
+mod opening;
+mod partition;
 mod parts;
 mod reading;
 mod scan;
@@ -41,6 +43,7 @@ use draft::{Draft, LARGE};
 use group::{Group, Groups};
 use limits::{Accounts, thread_time};
 use listing::{Listing, Look};
+use opening::Opening;
 use scan::Skipped;
 use tables::{Entry, IndomEntry};
 use turn::Turn;
@@ -76,6 +79,8 @@ pub struct Collection {
     share: u64,
     /// Number of the group with which the next check of all files begins.
     checked: usize,
+    /// Files that the present request has checked and opened.
+    opening: Opening,
     /// Time of the present request for changed files.
     turn: Turn,
     /// Changes whose tables are being built.
@@ -89,6 +94,10 @@ pub struct Collection {
 
 /// Number of metrics beyond which a list of all names takes some milliseconds.
 const MANY: usize = 32_768;
+
+/// Number of files beyond which requests about names have less time for changes. The changes themselves then take
+/// several requests.
+const MANY_FILES: usize = 2048;
 
 /// Divisor of the time for changes of a request whose answer may take long.
 const LESS: u64 = 4;
@@ -135,6 +144,7 @@ impl Collection {
             request: 0,
             share: 1,
             checked: 0,
+            opening: Opening::default(),
             turn: Turn::default(),
             draft: None,
             large: LARGE,
@@ -186,11 +196,12 @@ impl Collection {
         self.refresh_all(&mut std::iter::empty())
     }
 
-    /// Detects changes as [`refresh`](Collection::refresh) does, for a request about names. With very many metrics, such a
-    /// request may take long, and has a quarter of the time for changes.
+    /// Detects changes as [`refresh`](Collection::refresh) does, for a request about names. With very many metrics or
+    /// files, such a request may take long, and has a quarter of the time for changes.
     pub fn refresh_for_names(&mut self) -> bool {
         let metrics: usize = self.groups.sources().map(|source| source.file.metrics().len()).sum();
-        self.refresh_with(if metrics > self.many { LESS } else { 1 }, &mut std::iter::empty())
+        let is_large = metrics > self.many || self.groups.file_count() > MANY_FILES;
+        self.refresh_with(if is_large { LESS } else { 1 }, &mut std::iter::empty())
     }
 
     /// Detects changes as [`refresh`](Collection::refresh) does. Files that contribute to these metrics are checked
@@ -202,7 +213,8 @@ impl Collection {
     fn refresh_with(&mut self, share: u64, items: &mut dyn Iterator<Item = Item>) -> bool {
         self.begin(share);
         let of_items = self.check_for(items);
-        let of_others = self.check_others();
+        // The request after the last name of the directory has enough to do.
+        let of_others = self.listing.as_ref().is_some_and(Listing::is_read) || self.check_others();
         self.scan_unless(of_items && of_others)
     }
 
@@ -218,6 +230,7 @@ impl Collection {
         self.request += 1;
         self.share = share;
         self.groups.begin();
+        self.opening.begin();
     }
 
     /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged.
@@ -226,7 +239,7 @@ impl Collection {
         for item in items {
             let number = self.groups.of_item(&self.prefix, item);
             if let Some(group) = number.and_then(|number| self.groups.get_mut(number)) {
-                are_valid &= group.begin(self.request, &mut self.buffer);
+                are_valid &= group.begin(self.request, &mut self.opening, &mut self.buffer);
             }
         }
         are_valid
@@ -239,19 +252,21 @@ impl Collection {
         let groups = self.groups.all_mut();
         let first = if self.checked < groups.len() { self.checked } else { 0 };
         let (before, after) = groups.split_at_mut(first);
-        let (mut are_valid, mut files) = (true, 0);
+        let (mut are_valid, mut files, mut first_cut) = (true, 0, None);
         for (number, group) in (first..).zip(after).chain((0..).zip(before)) {
             if files >= CHECKED {
                 files = 0;
                 if thread_time().saturating_sub(start) > limit {
-                    self.checked = number;
+                    first_cut = first_cut.or(Some(number));
                     break;
                 }
             }
             files += group.sources.len();
             // After a file that changes all the time, there may be another file that has changed once.
-            are_valid &= group.begin(self.request, &mut self.buffer);
+            are_valid &= group.begin(self.request, &mut self.opening, &mut self.buffer);
+            first_cut = first_cut.or(Some(number).filter(|_| group.is_cut()));
         }
+        self.checked = first_cut.unwrap_or(first);
         are_valid
     }
 

@@ -12,7 +12,7 @@ use super::Collection;
 use super::draft::Draft;
 use super::limits::{Cost, Limit, Tariff, thread_time};
 use super::scan::{Before, Skipped, Wanted, Why, is_recent};
-use super::source::Source;
+use super::source::{Source, SourceFile};
 use crate::reader::{Directory, ReadError, Stamp, is_of_system};
 
 /// Whether there is room for a file.
@@ -109,7 +109,7 @@ impl Collection {
         let uid = file.uid;
         if file.is_gone() {
             match file.before {
-                Before::Source(source) if self.turn.is_large(uid) => self.remove_later(*source, reading.kept),
+                Before::Source(source) if self.turn.is_large(uid) => self.remove_later(source, reading.kept),
                 before => self.release(&before, reading),
             }
         } else if matches!(file.before, Before::Nothing) {
@@ -179,7 +179,7 @@ impl Collection {
         self.accounts.leave_out(file.uid, Limit::Work, 1);
         self.is_delayed = true;
         match file.before {
-            Before::Source(source) => kept.push(*source),
+            Before::Source(source) => kept.push(source),
             Before::Skipped(skipped) => self.skipped.push(skipped),
             Before::Nothing => {}
         }
@@ -211,16 +211,16 @@ impl Collection {
                     reading.is_changed = true;
                     return;
                 }
-                let before = if let Before::Source(before) = before { Some(*before) } else { None };
+                let before = if let Before::Source(before) = before { Some(before) } else { None };
                 self.draft.get_or_insert_with(|| Draft::new(uid)).add(source, before.as_ref());
                 reading.kept.extend(before);
             }
             (Err((_, e)), Before::Source(before)) if is_passing(&e) => {
                 self.is_delayed = true;
-                reading.kept.push(*before);
+                reading.kept.push(before);
             }
             // The next state of the user's files does not contain this file. Then it is read again, and skipped.
-            (Err(_), Before::Source(before)) if self.turn.is_large(uid) => self.remove_later(*before, reading.kept),
+            (Err(_), Before::Source(before)) if self.turn.is_large(uid) => self.remove_later(before, reading.kept),
             (Err((_, ReadError::Io(e))), before) if e.kind() == io::ErrorKind::NotFound => {
                 self.release(&before, reading);
             }
@@ -308,7 +308,7 @@ impl Collection {
                 continue;
             }
             self.turn.changes(&source);
-            let Source { name, seen, cost, .. } = source;
+            let SourceFile { name, seen, cost, .. } = *source;
             reading.is_changed = true;
             if limit == Limit::Files {
                 self.accounts.remove(largest, 1, cost);
@@ -345,7 +345,7 @@ impl Collection {
         }
         let place = reading.wanted.iter().rposition(|file| matches!(&file.before, Before::Source(s) if is_of(s)))?;
         match reading.wanted.remove(place)?.before {
-            Before::Source(source) => Some(*source),
+            Before::Source(source) => Some(source),
             Before::Nothing | Before::Skipped(_) => None,
         }
     }
@@ -386,7 +386,7 @@ fn load(
 ) -> Result<Source, ReadError> {
     let mut failed = None;
     for _ in 0..REPLACED {
-        match Source::load(directory, name, uid, most, buffer) {
+        match SourceFile::load(directory, name, uid, most, buffer) {
             Err(e @ ReadError::InFlux { .. }) => {
                 let now = directory.stat(name).ok().map(|stamp| stamp.identity);
                 if now == failed {
@@ -397,7 +397,7 @@ fn load(
             loaded => return loaded,
         }
     }
-    Source::load(directory, name, uid, most, buffer)
+    SourceFile::load(directory, name, uid, most, buffer)
 }
 
 /// Largest buffer for files' contents that stays allocated between requests, in bytes.

@@ -12,7 +12,7 @@ use super::clusters::assign_clusters;
 use super::draft::Draft;
 use super::limits::{Cost, Limit, Tariff, thread_time};
 use super::listing::{COARSE, Found, Listing, Look};
-use super::source::Source;
+use super::source::{Source, SourceFile};
 use super::turn::Turn;
 use crate::reader::{self, Directory, Stamp};
 
@@ -80,7 +80,7 @@ struct Sorted {
 /// The previous state of a file.
 pub(super) enum Before {
     Nothing,
-    Source(Box<Source>),
+    Source(Source),
     Skipped(Skipped),
 }
 
@@ -99,7 +99,7 @@ impl Wanted {
     /// Returns an exported file that is no longer in the directory.
     fn gone(source: Source) -> Wanted {
         let (name, uid, stamp) = (source.name.clone(), source.uid, Err(io::ErrorKind::NotFound.into()));
-        Wanted { name, stamp, uid, before: Before::Source(Box::new(source)) }
+        Wanted { name, stamp, uid, before: Before::Source(source) }
     }
 
     /// Returns whether the file no longer exists.
@@ -353,7 +353,7 @@ impl Collection {
                 }
                 let uid = uid.or_else(|| source.as_ref().map(|s| s.uid)).or_else(|| file.as_ref().map(|s| s.uid));
                 let before = match (source, file) {
-                    (Some(source), _) => Before::Source(Box::new(source)),
+                    (Some(source), _) => Before::Source(source),
                     (None, Some(file)) => Before::Skipped(file),
                     (None, None) => Before::Nothing,
                 };
@@ -375,7 +375,7 @@ impl Collection {
     }
 }
 
-impl Source {
+impl SourceFile {
     /// Returns whether the file still has these attributes, or they are unknown.
     fn is_still(&self, stamp: &io::Result<Stamp>) -> bool {
         match stamp {

@@ -13,6 +13,7 @@ use pmapi::LabelLevel;
 use super::limits::Cost;
 use super::names::{Front, FullNames, head};
 use super::numbers::{class_of_cluster, class_of_indom, exported_serial};
+use super::opening::Opening;
 use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
 use crate::reader::{self, Directory, File, Identity, Problem, Process, ReadError, Slot, Stamp};
 
@@ -23,9 +24,12 @@ pub(super) struct GroupSize {
     pub version: u64,
 }
 
+/// A file and its parsed contents. Boxed, because each change of the directory moves all of them several times.
+pub(super) type Source = Box<SourceFile>;
+
 /// A file and its parsed contents.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub name: OsString,
     pub identity: Identity,
     /// Attributes of the file when it was read.
@@ -60,6 +64,8 @@ pub(super) struct Source {
     handle: Slot,
     /// Whether the file is open only for the strings of the metric that is being fetched.
     is_borrowed: bool,
+    /// Whether the present request checks the file only when it reads values.
+    is_unchecked: bool,
     process: Option<Process>,
     /// The values that the present request has read.
     fresh: Fresh,
@@ -92,7 +98,7 @@ const TEXT_VALUES: u64 = 10;
 /// Weight of a label in [`Cost::values`]: it is parsed.
 const LABEL_VALUES: u64 = 40;
 
-impl Source {
+impl SourceFile {
     /// Opens and reads a file of at most `most` bytes. `uid` is the user to charge; `buffer` is scratch space.
     pub(super) fn load(
         directory: &Arc<Directory>,
@@ -115,7 +121,7 @@ impl Source {
             file.metrics().iter().map(|metric| FULL_NAME_COST + name.len() + file.name(metric).len()).sum::<usize>();
         let nodes = file.nodes();
         let memory = file.memory(nodes) + (SOURCE_COST + texts + names) as u64;
-        Ok(Source {
+        Ok(Box::new(SourceFile {
             name: name.to_owned(),
             identity: seen.identity,
             seen,
@@ -139,12 +145,13 @@ impl Source {
             directory: Arc::clone(directory),
             handle: Slot::new(handle),
             is_borrowed: false,
+            is_unchecked: false,
             process,
             fresh: Fresh::Nothing,
             reread: 0,
             broken: false,
             logged: Cell::new(0),
-        })
+        }))
     }
 
     /// Returns the group without this file.
@@ -168,7 +175,7 @@ impl Source {
 
     /// Returns whether the previous file of this name had the same problems, which are then already in the log. If so,
     /// adopts its count of log lines.
-    pub(super) fn is_known_from(&self, before: &Source) -> bool {
+    pub(super) fn is_known_from(&self, before: &SourceFile) -> bool {
         let (now, then) = (self.file.problems(), before.file.problems());
         if now.first() == then.first() {
             self.logged.set(before.logged.get());
@@ -253,6 +260,7 @@ impl Source {
         };
         self.fresh = if front.as_ref().is_ok_and(|(_, all)| *all) { Fresh::All } else { Fresh::Nothing };
         self.reread = 0;
+        self.is_unchecked = false;
         let generation = self.file.header().g1;
         self.is_valid = match front {
             Ok(((g1, g2), _)) => {
@@ -261,6 +269,11 @@ impl Source {
             Err(e) => self.is_valid && reader::is_temporary(&e),
         };
         self.is_valid
+    }
+
+    /// Prepares the file for a request that checks it only when it reads values.
+    pub(super) fn begin_unchecked(&mut self) {
+        (self.fresh, self.reread, self.is_unchecked) = (Fresh::Nothing, 0, true);
     }
 
     /// Returns whether a read has failed since the last call.
@@ -284,28 +297,46 @@ impl Source {
         self.broken = true;
     }
 
-    /// Reads a metric's present values, unless this request has read them already.
+    /// Reads a metric's present values, unless this request has read them already. `buffer` is scratch space.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the request may open no further file of the user. `NotFound` if the file has changed.
     #[inline]
-    pub(super) fn reread(&mut self, metric: usize) -> io::Result<()> {
+    pub(super) fn reread(&mut self, metric: usize, opening: &mut Opening, buffer: &mut Vec<u8>) -> io::Result<()> {
         let is_fresh = self.fresh == Fresh::All || self.fresh == Fresh::Metric(metric);
-        if is_fresh { Ok(()) } else { self.reread_once(metric) }
+        if is_fresh { Ok(()) } else { self.reread_once(metric, opening, buffer) }
     }
 
     /// Reads a metric's present values, unless that has just failed. The metric may have very many values, and each of
     /// them would try it again.
     #[inline(never)]
-    fn reread_once(&mut self, metric: usize) -> io::Result<()> {
+    fn reread_once(&mut self, metric: usize, opening: &mut Opening, buffer: &mut Vec<u8>) -> io::Result<()> {
         match self.fresh {
             Fresh::Failed(failed, kind) if failed == metric => Err(kind.into()),
-            _ => self.reread_metric(metric).inspect_err(|e| self.fresh = Fresh::Failed(metric, e.kind())),
+            _ => {
+                let read = self.reread_metric(metric, opening, buffer);
+                read.inspect_err(|e| self.fresh = Fresh::Failed(metric, e.kind()))
+            }
         }
     }
 
-    fn reread_metric(&mut self, metric: usize) -> io::Result<()> {
+    fn reread_metric(&mut self, metric: usize, opening: &mut Opening, buffer: &mut Vec<u8>) -> io::Result<()> {
+        if self.is_unchecked {
+            if !self.is_open() {
+                opening.count(self.uid)?;
+            }
+            if !self.begin(buffer) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            if self.fresh == Fresh::All {
+                return Ok(());
+            }
+        }
         let opened;
         let handle = match self.handle.get() {
             Some(handle) => handle,
             None => {
+                opening.count(self.uid)?;
                 opened = self.reopen()?;
                 &opened
             }
@@ -324,17 +355,24 @@ impl Source {
     }
 
     /// Reads the present string of a value. Leaves the file open for the next one, until
-    /// [`close_borrowed`](Source::close_borrowed).
+    /// [`close_borrowed`](SourceFile::close_borrowed).
     ///
     /// # Errors
     /// `InvalidInput` if the string is outside of the file as it was read. Only the application can correct that.
-    pub(super) fn reread_string(&mut self, value: &ValueRecord, buffer: &mut Vec<u8>) -> io::Result<()> {
+    /// `WouldBlock` if the request may open no further file of the user.
+    pub(super) fn reread_string(
+        &mut self,
+        value: &ValueRecord,
+        opening: &mut Opening,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let at = u64::try_from(value.extra).ok();
         let at = at
             .filter(|at| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its text is not in the file"))?;
-        let Source { directory, name, identity, is_borrowed, handle, file, .. } = self;
+        let SourceFile { directory, name, identity, uid, is_borrowed, handle, file, .. } = self;
         let handle = handle.get_or_open(|| {
+            opening.count(*uid)?;
             let opened = reopen(directory, name, *identity)?;
             *is_borrowed = true;
             Ok::<_, io::Error>(opened)
