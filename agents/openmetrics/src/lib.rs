@@ -9,6 +9,7 @@
 //! Numbers and names are those of PCP's agent: cluster = source, item = metric, instance = set of labels. They are kept
 //! in files of the same format (`table`).
 
+mod access;
 mod body;
 mod budget;
 mod check;
@@ -40,6 +41,8 @@ mod sources;
 mod store;
 mod supervisor;
 mod table;
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
 mod trial;
 mod trust;

@@ -8,6 +8,7 @@ use pmapi::backoff::Backoff;
 use pmapi::{Error, LabelSet, Result};
 use pmda::Values;
 use serde_json::json;
+use tracing::{info, warn};
 
 use crate::compact::Rare;
 use crate::config_dir::Found;
@@ -79,6 +80,9 @@ pub(crate) struct Figures {
     /// Memory of metrics, instances and samples, in bytes.
     pub(crate) memory: usize,
 }
+
+/// Beginning of the status of a source that has failed, as in PCP's agent.
+const FAILED: &str = "failed to fetch URL or execute script";
 
 /// Pauses after readings that did not end in time.
 const PAUSES: [Duration; 6] = [
@@ -221,6 +225,9 @@ impl Source {
             Ok(sample) => {
                 figures.fetching += report.took;
                 figures.parsing += sample.parsing;
+                if figures.status.starts_with(FAILED) {
+                    info!(source = %self.found.name, "source {} has values again", self.found.name);
+                }
                 "success".clone_into(&mut figures.status);
                 figures.taken = Some(sample.taken);
                 (figures.bytes, figures.lines) = (sample.bytes, sample.lines);
@@ -237,8 +244,12 @@ impl Source {
                 self.sample = Some(sample);
             }
             Err(failure) => {
-                let path = self.found.path.display();
-                figures.status = format!("failed to fetch URL or execute script {path}: {}", failure.reason);
+                let (name, path, reason) = (&self.found.name, self.found.path.display(), &failure.reason);
+                let status = format!("{FAILED} {path}: {reason}");
+                if figures.status != status {
+                    warn!(source = %name, "source {name}: {reason}; it has no values until a reading succeeds");
+                }
+                figures.status = status;
                 self.is_late = failure.is_late;
                 figures.errors += 1;
                 figures.error = failure.reason;

@@ -216,7 +216,7 @@ fn a_link_beside_a_script() {
     std::os::unix::fs::symlink(open.join("conf"), scene.path("config.d/tool.conf")).unwrap();
     let mut agent = scene.start();
     let status = control(&mut agent, "status", "tool");
-    assert!(status.contains("its .conf file is refused: ") && status.contains("open"), "{status}");
+    assert!(status.contains("/tool.conf: refused: ") && status.contains("open"), "{status}");
 }
 
 /// The agent raises its limit of open files, because each source keeps a connection. Scripts have the usual one.
