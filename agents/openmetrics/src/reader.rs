@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::time::ClockId;
 use pmapi::file;
 use tracing::{info, warn};
 
@@ -116,6 +117,11 @@ fn state(metadata: &Metadata) -> State {
     Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
 }
 
+/// Returns the processor time of this thread; zero if the system does not know it.
+fn processor_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from)
+}
+
 /// Outcome of a reading.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -125,6 +131,8 @@ pub(crate) struct Report {
     pub(crate) code: u16,
     /// Time for the document.
     pub(crate) took: Duration,
+    /// Processor time of the reading.
+    pub(crate) busy: Duration,
     /// The source's URL without secrets, once it is known.
     pub(crate) url: Option<String>,
     pub(crate) limits: Rare<Limits>,
@@ -155,6 +163,7 @@ impl Reader {
 
     /// Reads the source. The document may take no longer than `most`, if that is shorter than its own limit.
     pub(crate) fn read(&mut self, cluster: u16, most: Option<Duration>) -> Report {
+        let busy = processor_time();
         let left = self.model.give_back();
         let begin = Instant::now();
         let document = self.document(begin, most);
@@ -171,7 +180,8 @@ impl Reader {
             }
             Err(failure) => (failure.code, Err(failure)),
         };
-        Report { cluster, outcome, code, took, url, limits, left, memory: self.model.share.used() }
+        let busy = processor_time().saturating_sub(busy);
+        Report { cluster, outcome, code, took, busy, url, limits, left, memory: self.model.share.used() }
     }
 
     /// Returns the number of the source in the budget.

@@ -440,8 +440,8 @@ impl Drop for Sources {
 
 fn panicked(cluster: u16) -> Report {
     let failure = Failure::from("the agent failed to read it; please report this".to_owned());
-    let (took, limits) = (Duration::ZERO, Rare::default());
-    Report { cluster, outcome: Err(failure), code: 0, took, url: None, limits, left: None, memory: 0 }
+    let (took, busy, limits) = (Duration::ZERO, Duration::ZERO, Rare::default());
+    Report { cluster, outcome: Err(failure), code: 0, took, busy, url: None, limits, left: None, memory: 0 }
 }
 
 /// Returns the directory of the tables of PCP's agent.
