@@ -134,8 +134,9 @@ impl Sources {
     pub(crate) fn refresh(&mut self) {
         let now = Instant::now();
         self.adopt_all();
-        let may_wait = self.waiting.may(now);
-        if let Some(found) = self.scans.refresh(now, may_wait) {
+        let longest = (self.waits == Waits::Fully).then_some(self.patience);
+        let may_wait = longest.is_some() || self.waiting.may(now);
+        if let Some(found) = self.scans.refresh(now, may_wait, longest) {
             let added = self.update(found, Instant::now());
             if may_wait {
                 self.wait(added);

@@ -124,6 +124,20 @@ fn sources_come_and_go() {
     assert_eq!(value(&mut agent, "first.a"), Ok(1.0));
 }
 
+/// With `--fresh`, the next request shows each change of the directory, however fast the changes follow each other.
+#[test]
+fn each_request_shows_the_changes_before() {
+    let scene = Scene::new(&FRESH);
+    scene.document("steady", "a 1\n");
+    let mut agent = scene.start();
+    for round in 0..20 {
+        scene.document("src", "a 1\n");
+        assert!(agent.pmid("openmetrics.src.a").is_ok(), "round {round}");
+        fs::remove_file(scene.path("config.d/src.url")).unwrap();
+        assert!(agent.pmid("openmetrics.src.a").is_err(), "round {round}");
+    }
+}
+
 /// The names of a source may be below the node of another one, which comes, becomes another file, and goes.
 #[test]
 fn sources_below_others() {
