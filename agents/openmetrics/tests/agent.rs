@@ -304,3 +304,30 @@ fn names_of_instances_steer_no_terminal() {
     let table = fs::read(scene.table("144.5120.py")).unwrap();
     assert!(table.windows(4).any(|part| part == b"\x1b[2J"), "{table:?}");
 }
+
+/// A server sends so many labels that a reply with all of them would take longer than pmcd waits for the agent.
+#[test]
+fn very_many_labels_of_instances() {
+    let labels: String = (0..200).map(|n| format!(",l{n}=\"1\"")).collect();
+    let scene = Scene::new(&["-t", "1min", "--wait", "1min", "--fresh"]);
+    let lines: String = (0..4000).map(|n| format!("a{{a=\"{n}\"{labels}}} 1\n")).collect();
+    scene.document("x", &format!("{lines}b{{c=\"d\"}} 2\n"));
+    let mut agent = scene.start();
+    until("there are instances", || values(&mut agent, "x.b").is_ok());
+    let mut sets = |name: &str| {
+        let pmid = agent.pmid(&format!("openmetrics.x.{name}")).unwrap();
+        let indom = agent.desc(pmid).unwrap().indom.unwrap();
+        let begin = std::time::Instant::now();
+        let sets = agent.labels(LabelTarget::Instances(Some(indom))).unwrap();
+        (sets, begin.elapsed())
+    };
+    let (all, took) = sets("a");
+    assert!(took < std::time::Duration::from_secs(8), "{took:?}");
+    let json = all[0].1.as_ref().unwrap().json();
+    assert!(json.contains("\"a\":\"0\"") && json.contains("\"l199\":\"1\""), "{json}");
+    // The next request has its own time.
+    assert!(sets("b").0[0].1.as_ref().unwrap().json().contains("\"c\":\"d\""));
+    if !scene.log().contains("source x: labels of further instances of a are left out of a reply") {
+        assert!(all.len() == 4000 && all.iter().all(|(_, set)| !set.as_ref().unwrap().is_empty()));
+    }
+}
