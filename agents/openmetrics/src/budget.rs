@@ -6,6 +6,8 @@
 //! For the short time until the largest source has given memory back, all together may need up to twice the limit.
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::resource::{Resource, getrlimit};
@@ -72,7 +74,9 @@ impl Budget {
     pub(crate) fn usual() -> usize {
         let limit = |of| getrlimit(of).ok().and_then(|(soft, _)| usize::try_from(soft).ok());
         let machine = nix::sys::sysinfo::sysinfo().ok().and_then(|info| usize::try_from(info.ram_total()).ok());
-        let all = [limit(Resource::RLIMIT_AS), limit(Resource::RLIMIT_DATA), machine];
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let group = of_cgroups(&groups, Path::new("/sys/fs/cgroup"));
+        let all = [limit(Resource::RLIMIT_AS), limit(Resource::RLIMIT_DATA), machine, group];
         all.into_iter().flatten().map(|bytes| bytes / PART).chain([MOST]).min().unwrap_or(MOST)
     }
 
@@ -129,6 +133,24 @@ impl Budget {
         let before = std::mem::replace(&mut account.used, now);
         state.used = state.used.saturating_sub(before).saturating_add(now);
     }
+}
+
+/// Returns the smallest limit of the memory cgroups of a process, in bytes. `groups` is its file `/proc/PID/cgroup`.
+fn of_cgroups(groups: &str, root: &Path) -> Option<usize> {
+    let limits = groups.lines().filter_map(|line| {
+        let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
+        let (dir, files): (_, &[&str]) = match kinds {
+            "" => (root.to_owned(), &["memory.max", "memory.high"]),
+            _ if kinds.split(',').any(|kind| kind == "memory") => (root.join("memory"), &["memory.limit_in_bytes"]),
+            _ => return None,
+        };
+        // The limits of the groups above hold, too. In a container, the path may be that of the host.
+        let group = dir.join(path.trim_start_matches('/'));
+        let groups = group.ancestors().take_while(|above| above.starts_with(&dir));
+        let texts = groups.flat_map(|group| files.iter().map(|file| fs::read_to_string(group.join(file))));
+        texts.filter_map(|text| text.ok()?.trim().parse().ok()).min()
+    });
+    limits.min()
 }
 
 impl State {
@@ -239,6 +261,7 @@ impl Drop for Share {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -247,6 +270,27 @@ mod tests {
     fn take_all(share: &mut Share) -> usize {
         while share.take(STEP) {}
         share.used()
+    }
+
+    #[test]
+    fn limits_of_cgroups() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let limit = |groups: &str| of_cgroups(groups, dir.path());
+        assert_eq!(limit("0::/a/b\n1:cpu:/\nnonsense\n"), None);
+        write("a/b/memory.max", "max\n");
+        assert_eq!(limit("0::/a/b\n"), None);
+        write("a/memory.max", "3000\n");
+        assert_eq!((limit("0::/a/b\n"), limit("0::/other\n"), limit("0::/\n")), (Some(3000), None, None));
+        write("a/b/memory.high", "2000\n");
+        assert_eq!(limit("0::/a/b\n"), Some(2000));
+        // Inside a container, the group is at the root.
+        write("memory/memory.limit_in_bytes", "1000\n");
+        assert_eq!(limit("4:cpuset:/x\n3:cpu,memory:/docker/0123\n0::/a/b\n"), Some(1000));
     }
 
     #[test]

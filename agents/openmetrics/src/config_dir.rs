@@ -174,6 +174,7 @@ impl ConfigDir {
             }
         };
         if !metadata.is_file() {
+            self.log(&path, "ignored: neither a regular file nor a directory, or a link to a directory");
             return None;
         }
         let is_script = metadata.mode() & 0o100 != 0;

@@ -1,23 +1,20 @@
 //! Documents of HTTP servers.
 
 use std::io::{self, Read as _};
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use pmapi::file;
 use ureq::ResponseExt as _;
 use ureq::config::ConfigBuilder;
 use ureq::http::Uri;
 use ureq::typestate::AgentScope;
 
+use crate::access::basic;
 use crate::body::{Limit, decoded};
 use crate::document::Document;
 use crate::redirection::{is_same_server, location, target};
 use crate::transport::{Direct, IDLE, Kept, NoAddress, UnixConnector, UrlConnector};
-use crate::url_file::{Access, Format, UrlFile, presentable, quoted, without_user};
+use crate::url_file::{Format, UrlFile, presentable, quoted, without_user};
 
 /// Largest number of redirections.
 const REDIRECTS: u32 = 5;
@@ -31,8 +28,6 @@ const REQUEST: usize = 1 << 10;
 const SHARED: usize = 4 << 10;
 /// Value of the header `Accept-Encoding`.
 const ENCODINGS: &str = "gzip, deflate, zstd";
-/// Longest file with a secret or a certificate, in bytes.
-const LONGEST: u64 = 1 << 20;
 
 /// Client for one source, which keeps its connection between two requests.
 #[derive(Debug)]
@@ -126,7 +121,7 @@ impl Client {
     /// Sends a request, and follows redirections. The headers of the source's file and its secrets are sent to its own
     /// server only.
     fn follow(&self, file: &UrlFile, deadline: Instant) -> Result<Answered, Failure> {
-        let authorization = authorization(&file.access)?.or_else(|| self.user.clone());
+        let authorization = file.access.authorization()?.or_else(|| self.user.clone());
         let (mut headers, mut authorization) = (&file.headers[..], authorization.as_deref());
         let mut response = self.ask(file, &Request { url: &self.url, headers, authorization }, deadline)?;
         for _ in 0..REDIRECTS {
@@ -200,7 +195,8 @@ fn own_agent(file: &UrlFile, url: &str) -> Result<ureq::Agent, String> {
     let config = config(longest_request(file, url)).max_idle_connections(1).max_idle_connections_per_host(1);
     let config = config.max_idle_age(IDLE);
     // Certificates take time and memory that other sources do not need.
-    let config = if url.starts_with("https:") { tls::configure(config, &file.access)? } else { config };
+    #[cfg(feature = "tls")]
+    let config = if url.starts_with("https:") { crate::tls::configure(config, &file.access)? } else { config };
     let config = config.build();
     Ok(match &file.access.socket {
         Some(path) => ureq::Agent::with_parts(config, UnixConnector(path.clone()), NoAddress),
@@ -257,129 +253,6 @@ fn failure(code: u16, e: &ureq::Error, url: &str) -> Failure {
         e => e.to_string().replace(url, &presentable(url)),
     };
     Failure { code, reason, is_late: matches!(e, ureq::Error::Timeout(_)) }
-}
-
-/// Returns the value of the header `Authorization`.
-fn authorization(access: &Access) -> Result<Option<String>, String> {
-    if let Some(path) = &access.bearer {
-        return Ok(Some(format!("Bearer {}", secret(path)?)));
-    }
-    let Some(path) = &access.basic else { return Ok(None) };
-    Ok(Some(basic(secret(path)?.as_bytes())))
-}
-
-/// Returns the value of the header `Authorization` for `USER:PASSWORD`.
-fn basic(user: &[u8]) -> String {
-    format!("Basic {}", STANDARD.encode(user))
-}
-
-/// Reads the first line of a file.
-fn secret(path: &Path) -> Result<String, String> {
-    let text = file::read(path, LONGEST).map_err(|e| format!("{}: {e}", path.display()))?;
-    let text = String::from_utf8(text).map_err(|_| format!("{}: not UTF-8 text", path.display()))?;
-    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
-}
-
-#[cfg(feature = "tls")]
-mod tls {
-    use std::path::Path;
-    use std::sync::{Arc, OnceLock};
-
-    use pmapi::file;
-    use rustls::pki_types::pem::PemObject as _;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use rustls::{ClientConfig, RootCertStore};
-    use ureq::config::ConfigBuilder;
-    use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
-    use ureq::typestate::AgentScope;
-
-    use super::LONGEST;
-    use crate::url_file::Access;
-
-    /// Certificates of the authorities that the host trusts, if it has such a list. All sources share them.
-    static AUTHORITIES: OnceLock<Option<Arc<Vec<Certificate<'static>>>>> = OnceLock::new();
-    const LIST: &str = "/etc/ssl/certs/ca-certificates.crt";
-
-    pub(super) fn configure(
-        config: ConfigBuilder<AgentScope>,
-        access: &Access,
-    ) -> Result<ConfigBuilder<AgentScope>, String> {
-        let mut tls = TlsConfig::builder();
-        let trusted = match &access.authorities {
-            Some(path) => Some(certificates(path)?),
-            // Without a list, the authorities built into the program are trusted.
-            None => AUTHORITIES.get_or_init(|| certificates(LIST.as_ref()).ok()).clone(),
-        };
-        if let Some(trusted) = trusted {
-            tls = tls.root_certs(RootCerts::Specific(trusted));
-        }
-        if let Some(path) = &access.certificate {
-            check_pair(path, access.key.as_ref().unwrap_or(path))?;
-            let key = items(access.key.as_ref().unwrap_or(path))?.into_iter().find_map(private_key);
-            let key = key.ok_or_else(|| format!("{}: no private key", path.display()))?;
-            tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(path)?, key)));
-        }
-        Ok(config.tls_config(tls.build()))
-    }
-
-    /// Checks that a client's certificate and key can be used. ureq would panic otherwise.
-    fn check_pair(certificate: &Path, key: &Path) -> Result<(), String> {
-        let read = |path: &Path| file::read(path, LONGEST).map_err(|e| format!("{}: {e}", path.display()));
-        let failed = |reason: &dyn std::fmt::Display| format!("{}: {reason}", certificate.display());
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(certificate)?).collect();
-        let chain = chain.map_err(|e| failed(&e))?;
-        if chain.is_empty() {
-            return Err(failed(&"no certificate"));
-        }
-        let key =
-            PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| format!("{}: no private key", key.display()))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.map_err(|e| failed(&e))?.with_root_certificates(RootCertStore::empty());
-        match config.with_client_auth_cert(chain, key) {
-            Ok(_) => Ok(()),
-            Err(rustls::Error::InconsistentKeys(_)) => Err(failed(&"the key is not that of the certificate")),
-            Err(e) => Err(failed(&e)),
-        }
-    }
-
-    fn certificates(path: &Path) -> Result<Arc<Vec<Certificate<'static>>>, String> {
-        Ok(Arc::new(items(path)?.into_iter().filter_map(certificate).collect()))
-    }
-
-    fn items(path: &Path) -> Result<Vec<PemItem<'static>>, String> {
-        let text = file::read(path, LONGEST).map_err(|e| format!("{}: {e}", path.display()))?;
-        parse_pem(&text).collect::<Result<_, _>>().map_err(|e| format!("{}: {e}", path.display()))
-    }
-
-    fn certificate(item: PemItem<'static>) -> Option<Certificate<'static>> {
-        match item {
-            PemItem::Certificate(certificate) => Some(certificate),
-            _ => None,
-        }
-    }
-
-    fn private_key(item: PemItem<'static>) -> Option<PrivateKey<'static>> {
-        match item {
-            PemItem::PrivateKey(key) => Some(key),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(not(feature = "tls"))]
-mod tls {
-    use ureq::config::ConfigBuilder;
-    use ureq::typestate::AgentScope;
-
-    use crate::url_file::Access;
-
-    pub(super) fn configure(
-        config: ConfigBuilder<AgentScope>,
-        _: &Access,
-    ) -> Result<ConfigBuilder<AgentScope>, String> {
-        Ok(config)
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! Numbers and names are those of PCP's agent: cluster = source, item = metric, instance = set of labels. They are kept
 //! in files of the same format (`table`).
 
+mod access;
 mod body;
 mod budget;
 mod check;
@@ -40,6 +41,8 @@ mod sources;
 mod store;
 mod supervisor;
 mod table;
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
 mod trial;
 mod trust;
@@ -48,12 +51,13 @@ mod value;
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pmda::clap::{Command, FromArgMatches as _};
 use pmda::pcp_pdu::metadata::{Subject, TextKind};
 use pmda::prelude::*;
 use pmda::{Changes, Features, LabelSubject, PollSet, Wake};
-use tracing::info;
+use tracing::{info, warn};
 
 pub use check::check;
 use metric::Likeness;
@@ -74,7 +78,13 @@ pub struct Openmetrics {
     host: String,
     likeness: Likeness,
     was_ready: Cell<bool>,
+    /// End of the time for the labels of instances in this request; `None` once it is over and the log says so.
+    labelling: Cell<Option<Instant>>,
 }
+
+/// Longest time for the labels of instances in a request. pmcd drops an agent that does not answer for 5 s, and a server may
+/// send very many labels.
+const LABELLING: Duration = Duration::from_secs(2);
 
 /// The sources as instances of the control metrics.
 #[derive(Debug, Default)]
@@ -125,6 +135,7 @@ impl Agent for Openmetrics {
             host,
             likeness: options.likeness(),
             was_ready: Cell::new(false),
+            labelling: Cell::default(),
         })
     }
 
@@ -166,6 +177,7 @@ impl Agent for Openmetrics {
                 self.sources.read(clusters);
             }
             Request::Names(_) => self.sources.refresh_old(),
+            Request::InstanceLabels(_) => self.labelling.set(Instant::now().checked_add(LABELLING)),
             _ => {}
         }
         self.update_names();
@@ -219,6 +231,13 @@ impl Agent for Openmetrics {
 
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         let metric = metric::item_of(indom).and_then(|item| self.metric(item));
+        if self.labelling.get().is_none_or(|end| Instant::now() >= end) {
+            if let Some((source, metric)) = metric.filter(|_| self.labelling.take().is_some()) {
+                let (source, name) = (&source.found.name, &metric.name);
+                warn!(source = %source, "source {source}: labels of further instances of {name} are left out of a reply");
+            }
+            return Ok(LabelSet::new());
+        }
         let instances = metric.and_then(|(_, metric)| metric.instances());
         Ok(instances.map(|instances| instances.labels_of(inst, self.likeness)).unwrap_or_default())
     }

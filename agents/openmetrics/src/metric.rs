@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pmapi::{Inst, Item, LabelSet, Semantics, Serial, Type, Units};
 use pmda::Instances;
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 
 use crate::compact::Texts;
 use crate::labels::Labels;
@@ -194,11 +194,24 @@ pub(crate) fn label_set<'a>(
         let members: Vec<String> = pairs.map(|(name, value)| format!("\"{name}\":\"{value}\"")).collect();
         return LabelSet::parse(&format!("{{{}}}", members.join(","))).ok();
     }
-    let mut set = LabelSet::new();
+    let all: Map<String, Json> = pairs.clone().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    // A set that grew by one label after the other would take a time that grows with the square of their number.
+    Some(LabelSet::of(&all).unwrap_or_else(|_| valid_labels(pairs)))
+}
+
+/// Creates a set of the labels that PCP allows, as many as fit.
+fn valid_labels<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> LabelSet {
+    let (mut valid, mut length) = (Map::new(), 2);
     for (name, value) in pairs {
-        let _ = set.add(json!({ name: value }));
+        let Ok(one) = LabelSet::of(json!({ name: value })) else { continue };
+        // Its text without a brace, and a comma.
+        let more = one.json().len() - 1;
+        if length + more <= LabelSet::MAX_JSON && valid.len() < LabelSet::MAX_LABELS {
+            length += more;
+            valid.insert(name.to_owned(), value.into());
+        }
     }
-    Some(set)
+    LabelSet::of(valid).unwrap_or_default()
 }
 
 /// Result of one reading of a source.
@@ -245,6 +258,29 @@ mod tests {
         assert_eq!(serial(Item::new(1, 1)).map(Serial::get), Some(5121));
         assert_eq!(serial(Item::new(LAST_CLUSTER + 1, 0)), None);
         assert_eq!(item_of(Serial::new(4095)), None);
+    }
+
+    /// The set is the one that results if each label is added on its own, and those that do not fit are left out.
+    #[test]
+    fn very_many_labels_and_invalid_ones() {
+        let names: Vec<String> = (0..300).map(|n| format!("l{n}")).collect();
+        let (few, long) = ("x".to_owned(), "x".repeat(500));
+        for (count, invalid, value) in
+            [(3, None, &few), (3, Some("a-b"), &few), (300, None, &few), (200, None, &long), (300, Some(""), &long)]
+        {
+            let pairs = names.iter().take(count).map(|name| &**name).chain(invalid).chain(["l0", "z"]);
+            let pairs: Vec<(&str, &str)> = pairs.map(|name| (name, &**value)).collect();
+            let mut each = LabelSet::new();
+            let added = pairs.iter().filter(|(name, value)| each.add(json!({ *name: *value })).is_ok()).count();
+            assert_eq!(added < pairs.len(), count == 200 || count == 300 || invalid.is_some());
+            let set = label_set(pairs.iter().copied(), Likeness::Better).unwrap();
+            assert!(
+                !each.is_empty() && set.json() == each.json(),
+                "{count} {invalid:?}\n{}\n{}",
+                set.json(),
+                each.json()
+            );
+        }
     }
 
     #[test]

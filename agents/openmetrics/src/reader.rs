@@ -1,11 +1,13 @@
 //! Reads a source: its configuration and its document, which becomes a sample. Runs in workers.
 
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::time::ClockId;
 use pmapi::file;
 use tracing::{info, warn};
 
@@ -77,7 +79,35 @@ pub(crate) struct Reader {
 #[derive(Debug)]
 struct Loaded {
     state: State,
-    file: Result<(UrlFile, Option<Client>), String>,
+    file: Result<UrlFile, String>,
+    client: Option<Connected>,
+}
+
+/// The client for an HTTP server.
+#[derive(Debug)]
+struct Connected {
+    /// State of the files with certificates when they were read.
+    certificates: Box<[State]>,
+    /// The client, or the reason why the certificates cannot be used.
+    client: Result<Client, String>,
+}
+
+impl Loaded {
+    /// Returns the source's file.
+    fn file(&self) -> Result<&UrlFile, String> {
+        self.file.as_ref().map_err(String::clone)
+    }
+
+    /// Returns the client for an HTTP server. Certificates that have changed are read again.
+    fn client(&mut self) -> Result<(&UrlFile, &Client), String> {
+        let file = self.file.as_ref().map_err(String::clone)?;
+        let status = |path: &Path| path.metadata().ok();
+        let certificates = file.access.certificates().map(|path| state(&status(path)?)).collect();
+        let known = self.client.take().filter(|known| known.certificates == certificates);
+        let new = || Connected { certificates, client: Client::new(file) };
+        let Connected { client, .. } = self.client.insert(known.unwrap_or_else(new));
+        client.as_ref().map(|client| (file, client)).map_err(String::clone)
+    }
 }
 
 /// Inode number and time of the last change of a file. `None` for a file that does not exist.
@@ -85,6 +115,11 @@ type State = Option<(u64, i64, i64)>;
 
 fn state(metadata: &Metadata) -> State {
     Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
+/// Returns the processor time of this thread; zero if the system does not know it.
+fn processor_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from)
 }
 
 /// Outcome of a reading.
@@ -96,6 +131,8 @@ pub(crate) struct Report {
     pub(crate) code: u16,
     /// Time for the document.
     pub(crate) took: Duration,
+    /// Processor time of the reading.
+    pub(crate) busy: Duration,
     /// The source's URL without secrets, once it is known.
     pub(crate) url: Option<String>,
     pub(crate) limits: Rare<Limits>,
@@ -126,15 +163,14 @@ impl Reader {
 
     /// Reads the source. The document may take no longer than `most`, if that is shorter than its own limit.
     pub(crate) fn read(&mut self, cluster: u16, most: Option<Duration>) -> Report {
+        let busy = processor_time();
         let left = self.model.give_back();
         let begin = Instant::now();
         let document = self.document(begin, most);
         let took = begin.elapsed();
-        let (url, limits) = match self.file.as_ref().map(|loaded| &loaded.file) {
-            Some(Ok((file, _))) if self.kind == Kind::Url => (Some(presentable(&file.url)), file.limits.clone()),
-            Some(Ok((file, _))) => (None, file.limits.clone()),
-            _ => (None, Rare::default()),
-        };
+        let file = self.file.as_ref().and_then(|loaded| loaded.file.as_ref().ok());
+        let url = file.filter(|_| self.kind == Kind::Url).map(|file| presentable(&file.url));
+        let limits = file.map_or_else(Rare::default, |file| file.limits.clone());
         let (code, outcome) = match document {
             Ok((code, document)) => {
                 self.length = document.len();
@@ -144,7 +180,8 @@ impl Reader {
             }
             Err(failure) => (failure.code, Err(failure)),
         };
-        Report { cluster, outcome, code, took, url, limits, left, memory: self.model.share.used() }
+        let busy = processor_time().saturating_sub(busy);
+        Report { cluster, outcome, code, took, busy, url, limits, left, memory: self.model.share.used() }
     }
 
     /// Returns the number of the source in the budget.
@@ -158,11 +195,8 @@ impl Reader {
     }
 
     fn parse(&mut self, text: &str) -> Sample {
-        let rules = self
-            .file
-            .as_ref()
-            .and_then(|loaded| loaded.file.as_ref().ok())
-            .map_or(Rules::NONE, |(file, _)| &file.rules);
+        let rules =
+            self.file.as_ref().and_then(|loaded| loaded.file.as_ref().ok()).map_or(Rules::NONE, |file| &file.rules);
         let sample = self.model.read(text, rules);
         let (name, was_refused) = (&self.name, std::mem::replace(&mut self.refused, sample.refused.is_some()));
         if let (Some((line, reason)), false) = (&sample.refused, was_refused) {
@@ -193,19 +227,8 @@ impl Reader {
             return Err("not executable any more".to_owned().into());
         }
         let conf = self.path.with_extension("conf");
-        let beside = conf.metadata().ok();
-        if let Some(metadata) = &beside {
-            let of_conf = |reason: String| format!("its .conf file is {reason}");
-            self.defaults.owners.check(&conf, metadata).map_err(of_conf)?;
-            // It is in the same directory, but may be a link.
-            if self.placed == Some(begin) {
-                let placed = self.defaults.owners.check_place(&conf);
-                self.placed = self.placed.filter(|_| placed.is_ok());
-                placed.map_err(of_conf)?;
-            }
-        }
-        self.update(beside.as_ref().and_then(state));
-        let limits = self.loaded()?.0.limits.clone();
+        let beside = self.beside(&conf, begin).map_err(|reason| format!("{}: {reason}", conf.display()))?;
+        let limits = self.update(beside)?.file()?.limits.clone();
         let time = limits.timeout.unwrap_or(self.defaults.script_timeout);
         let deadline = begin + most.map_or(time, |most| most.min(time));
         let output = script::run(&self.path, deadline, limits.bytes.unwrap_or(self.defaults.bytes));
@@ -221,52 +244,72 @@ impl Reader {
     }
 
     fn get(&mut self, metadata: &Metadata, begin: Instant, most: Option<Duration>) -> Result<(u16, Document), Failure> {
-        self.update(state(metadata));
-        let (file, client) = self.loaded()?;
-        let limit = file.limits.bytes.unwrap_or(self.defaults.bytes);
-        let time = file.limits.timeout.unwrap_or(self.defaults.timeout);
+        let (owners, places) = (self.defaults.owners, self.placed == Some(begin));
+        let (default_limit, default_time) = (self.defaults.bytes, self.defaults.timeout);
+        let usual = self.length;
+        let loaded = self.update(state(metadata))?;
+        let file = loaded.file()?;
+        let limit = file.limits.bytes.unwrap_or(default_limit);
+        let time = file.limits.timeout.unwrap_or(default_time);
         let deadline = begin + most.map_or(time, |most| most.min(time));
         if let Some(path) = file.url.strip_prefix("file://") {
-            return Ok((0, self.files.read(path.into(), limit, deadline)?));
+            let path = path.into();
+            return Ok((0, self.files.read(path, limit, deadline)?));
         }
-        let client = client.as_ref().ok_or_else(|| "no client".to_owned())?;
-        let limit = Limit { most: limit, usual: self.length };
-        client.get(file, deadline, limit).map(|answer| (answer.code, answer.document))
+        if let Err(reason) = file.access.check(owners, places || loaded.client.is_none()) {
+            // The next reading checks the directories again.
+            self.placed = None;
+            return Err(reason.into());
+        }
+        let (file, client) = loaded.client()?;
+        client.get(file, deadline, Limit { most: limit, usual }).map(|answer| (answer.code, answer.document))
+    }
+
+    /// Returns the state of the file beside a script, which only trusted users can have written.
+    fn beside(&mut self, conf: &Path, begin: Instant) -> Result<State, String> {
+        let metadata = match conf.metadata() {
+            Ok(metadata) => metadata,
+            // A link that leads nowhere is a mistake.
+            Err(e) if e.kind() == ErrorKind::NotFound && conf.symlink_metadata().is_err() => return Ok(None),
+            Err(e) => return Err(e.to_string()),
+        };
+        self.defaults.owners.check(conf, &metadata)?;
+        // It is in the same directory, but may be a link.
+        if self.placed == Some(begin) {
+            let placed = self.defaults.owners.check_place(conf);
+            self.placed = self.placed.filter(|_| placed.is_ok());
+            placed?;
+        }
+        Ok(state(&metadata))
     }
 
     /// Reads the source's file again if it has changed.
-    fn update(&mut self, state: State) {
+    fn update(&mut self, state: State) -> Result<&mut Loaded, String> {
         if self.file.as_ref().is_none_or(|loaded| loaded.state != state) {
             let file = self.load(state);
-            self.file = Some(Loaded { state, file });
+            self.file = Some(Loaded { state, file, client: None });
         }
+        self.file.as_mut().ok_or_else(|| "not read".to_owned())
     }
 
-    fn loaded(&self) -> Result<&(UrlFile, Option<Client>), String> {
-        match self.file.as_ref().map(|loaded| &loaded.file) {
-            Some(Ok(loaded)) => Ok(loaded),
-            Some(Err(reason)) => Err(reason.clone()),
-            None => Err("not read".to_owned()),
-        }
-    }
-
-    fn load(&mut self, state: State) -> Result<(UrlFile, Option<Client>), String> {
+    fn load(&mut self, state: State) -> Result<UrlFile, String> {
         let path = if self.kind == Kind::Url { self.path.to_path_buf() } else { self.path.with_extension("conf") };
-        let text = if state.is_some() { file::read(&path, LONGEST).map_err(|e| e.to_string())? } else { Vec::new() };
+        // The path of the source itself is part of its status.
+        let of_conf = |reason: String| match self.kind {
+            Kind::Url => reason,
+            Kind::Script => format!("{}: {reason}", path.display()),
+        };
+        let read = |path| file::read(path, LONGEST).map_err(|e| of_conf(e.to_string()));
+        let text = if state.is_some() { read(&path)? } else { Vec::new() };
         let text = String::from_utf8_lossy(&text);
         let parsed = if self.kind == Kind::Url { UrlFile::parse(&text) } else { UrlFile::parse_script(&text) };
+        let file = parsed.map_err(|(line, reason)| of_conf(format!("line {line}: {reason}")))?;
         let path = path.display();
-        let file = parsed.map_err(|(line, reason)| match self.kind {
-            Kind::Url => format!("line {line}: {reason}"),
-            Kind::Script => format!("{path}: line {line}: {reason}"),
-        })?;
         for (line, warning) in &file.warnings {
             warn!(source = %self.name, "{path}: line {line}: {warning}");
         }
-        let is_http = self.kind == Kind::Url && !file.url.starts_with("file://");
-        let client = if is_http { Some(Client::new(&file)?) } else { None };
         self.model.limit = file.limits.instances.unwrap_or(self.defaults.instances);
         self.model.reconsider();
-        Ok((file, client))
+        Ok(file)
     }
 }

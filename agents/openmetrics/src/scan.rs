@@ -50,15 +50,16 @@ impl Scans {
     }
 
     /// Begins a scan if another one may find other sources, and waits shortly for it, if the request may wait. Requests
-    /// wait only once for each scan. Returns the sources of a scan that has ended, unless it was incomplete.
-    pub(crate) fn refresh(&mut self, now: Instant, may_wait: bool) -> Option<Vec<Found>> {
+    /// wait only once for each scan, and after a change for `longest` at most, if that is given. Returns the sources of a
+    /// scan that has ended, unless it was incomplete.
+    pub(crate) fn refresh(&mut self, now: Instant, may_wait: bool, longest: Option<Duration>) -> Option<Vec<Found>> {
         if self.running.is_some() {
             return self.wait(Duration::ZERO);
         }
         let time = match lock(&self.dir).change(now) {
             Change::No => return None,
             Change::Unseen => AGAIN,
-            Change::Seen => CHANGED,
+            Change::Seen => longest.unwrap_or(CHANGED),
         };
         self.begin(ConfigDir::scan);
         self.wait(if may_wait { time } else { Duration::ZERO })
@@ -127,12 +128,12 @@ mod tests {
         scans.begin(hangs);
         assert_eq!(scans.wait(Duration::ZERO), None);
         for _ in 0..3 {
-            assert_eq!(scans.refresh(Instant::now(), true), None);
+            assert_eq!(scans.refresh(Instant::now(), true, None), None);
         }
         drop(hold);
         let begin = Instant::now();
         let found = loop {
-            match scans.refresh(Instant::now(), true) {
+            match scans.refresh(Instant::now(), true, None) {
                 None if begin.elapsed() < Duration::from_secs(60) => std::thread::yield_now(),
                 found => break found.unwrap(),
             }

@@ -8,6 +8,7 @@ use pmapi::backoff::Backoff;
 use pmapi::{Error, LabelSet, Result};
 use pmda::Values;
 use serde_json::json;
+use tracing::{info, warn};
 
 use crate::compact::Rare;
 use crate::config_dir::Found;
@@ -42,6 +43,8 @@ pub(crate) struct Source {
     /// Time that readings usually take.
     usual: Option<Duration>,
     pauses: Backoff,
+    /// Pause after a reading that took much processor time.
+    rest: Backoff,
     /// Whether the file has been removed.
     pub(crate) is_removed: bool,
     /// Whether another source has taken this one's number, so that the result of its reading in progress is discarded.
@@ -80,6 +83,9 @@ pub(crate) struct Figures {
     pub(crate) memory: usize,
 }
 
+/// Beginning of the status of a source that has failed, as in PCP's agent.
+const FAILED: &str = "failed to fetch URL or execute script";
+
 /// Pauses after readings that did not end in time.
 const PAUSES: [Duration; 6] = [
     Duration::from_millis(500),
@@ -89,6 +95,11 @@ const PAUSES: [Duration; 6] = [
     Duration::from_secs(8),
     Duration::from_secs(15),
 ];
+
+/// After a reading with this processor time or more, the source is not read for [`REST`] times as long. So a server that
+/// sends other names in each long document keeps a processor busy for a part of the time only.
+const BUSY: Duration = Duration::from_millis(500);
+const REST: u32 = 3;
 
 /// Shortest time that a request waits for a source that is usually faster.
 const SHORTEST: Duration = Duration::from_millis(8);
@@ -127,6 +138,7 @@ impl Source {
             tries: 0,
             usual: None,
             pauses: Backoff::default(),
+            rest: Backoff::default(),
             is_removed: false,
             is_replaced: Arc::default(),
         }
@@ -154,7 +166,7 @@ impl Source {
 
     /// Returns whether a reading may begin now.
     pub(crate) fn may_be_read(&self) -> bool {
-        self.asked.is_none() && !self.is_removed && self.pauses.is_due()
+        self.asked.is_none() && !self.is_removed && self.pause().is_zero()
     }
 
     /// Returns when the source is to be read next, if its file sets an interval. The time is not before the end of a
@@ -162,7 +174,7 @@ impl Source {
     pub(crate) fn due(&self) -> Option<Instant> {
         let interval = self.limits.interval.filter(|_| self.asked.is_none() && !self.is_removed)?;
         let next = self.last_asked?.checked_add(interval)?;
-        match self.pauses.wait() {
+        match self.pause() {
             Duration::ZERO => Some(next),
             pause => Instant::now().checked_add(pause).map(|end| end.max(next)),
         }
@@ -213,6 +225,10 @@ impl Source {
             self.url = report.url;
         }
         self.limits = report.limits;
+        if report.busy >= BUSY {
+            let (name, rest) = (&self.found.name, self.rest.failed(&[report.busy * REST]));
+            warn!(source = %name, "source {name}: {:?} of processor time, the next reading is in {rest:?}", report.busy);
+        }
         let figures = &mut self.figures;
         figures.memory = report.memory;
         figures.took = report.took;
@@ -221,6 +237,9 @@ impl Source {
             Ok(sample) => {
                 figures.fetching += report.took;
                 figures.parsing += sample.parsing;
+                if figures.status.starts_with(FAILED) {
+                    info!(source = %self.found.name, "source {} has values again", self.found.name);
+                }
                 "success".clone_into(&mut figures.status);
                 figures.taken = Some(sample.taken);
                 (figures.bytes, figures.lines) = (sample.bytes, sample.lines);
@@ -237,14 +256,18 @@ impl Source {
                 self.sample = Some(sample);
             }
             Err(failure) => {
-                let path = self.found.path.display();
-                figures.status = format!("failed to fetch URL or execute script {path}: {}", failure.reason);
+                let (name, path, reason) = (&self.found.name, self.found.path.display(), &failure.reason);
+                let status = format!("{FAILED} {path}: {reason}");
+                if figures.status != status {
+                    warn!(source = %name, "source {name}: {reason}; it has no values until a reading succeeds");
+                }
+                figures.status = status;
                 self.is_late = failure.is_late;
                 figures.errors += 1;
                 figures.error = failure.reason;
                 self.tries = if failure.is_late { self.tries.saturating_add(1) } else { 0 };
                 if failure.is_late {
-                    self.pause();
+                    self.begin_pause();
                 }
                 self.sample = None;
                 if let Some(left) = report.left {
@@ -255,8 +278,13 @@ impl Source {
         before
     }
 
+    /// Returns the time until the next reading may begin.
+    fn pause(&self) -> Duration {
+        self.pauses.wait().max(self.rest.wait())
+    }
+
     /// Begins a pause. The source's file may set the longest one.
-    fn pause(&mut self) {
+    fn begin_pause(&mut self) {
         let most = self.limits.backoff.unwrap_or(Duration::MAX);
         let shorter = PAUSES.partition_point(|pause| *pause <= most);
         match PAUSES.get(..shorter).filter(|pauses| !pauses.is_empty()) {
@@ -271,7 +299,7 @@ impl Source {
         match (self.asked.is_some(), self.is_late) {
             (true, true) => "late",
             (true, false) => "reading",
-            (false, _) if !self.pauses.is_due() => "pausing",
+            (false, _) if !self.pause().is_zero() => "pausing",
             (false, _) if self.sample.is_some() => "ready",
             (false, _) if self.last_asked.is_some() => "failed",
             _ => "new",
@@ -352,128 +380,4 @@ impl Source {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use std::path::Path;
-
-    use pmapi::Domain;
-
-    use super::*;
-    use crate::budget::Budget;
-    use crate::http::Failure;
-    use crate::reader::Defaults;
-    use crate::store::Store;
-    use crate::trust::Owners;
-    use crate::url_file::Limits;
-
-    fn source() -> Source {
-        let defaults = Defaults {
-            timeout: FIRST,
-            script_timeout: FIRST,
-            bytes: 0,
-            instances: 0,
-            owners: Owners::Any,
-            likeness: crate::metric::Likeness::Better,
-            store: Store::new("/nonexistent".into(), Domain::new(144).unwrap()),
-            budget: Budget::new(usize::MAX),
-        };
-        let found = Found { name: "a".into(), path: Path::new("/nonexistent/a.url").into(), kind: Kind::Url };
-        let reader = Reader::new("a".into(), 1, Arc::clone(&found.path), Kind::Url, Arc::new(defaults));
-        Source::new(found, reader)
-    }
-
-    /// Gives the source the outcome of a reading that lasted `took`.
-    fn read(source: &mut Source, took: Duration, limits: Limits, outcome: Result<Arc<Sample>, Failure>) {
-        let now = Instant::now();
-        (source.asked, source.last_asked) = (now.checked_sub(took), Some(now));
-        source.adopt(Report {
-            cluster: 1,
-            outcome,
-            code: 0,
-            took,
-            url: None,
-            limits: limits.into(),
-            left: None,
-            memory: 0,
-        });
-    }
-
-    fn sample() -> Arc<Sample> {
-        let (metrics, values, taken) = (Arc::new([]), Vec::new(), Instant::now());
-        let parsing = Duration::ZERO;
-        Arc::new(Sample {
-            metrics,
-            values,
-            taken,
-            parsing,
-            bytes: 0,
-            lines: 0,
-            left_out: 0,
-            refused: None,
-            reordered: true,
-        })
-    }
-
-    /// A source in a pause is not due. Otherwise the agent would check it in a loop.
-    #[test]
-    fn an_interval_waits_for_the_end_of_a_pause() {
-        let mut source = source();
-        let interval = Duration::from_millis(1);
-        let limits = Limits { interval: Some(interval), ..Limits::default() };
-        read(&mut source, interval, limits, Ok(sample()));
-        assert_eq!(source.due(), source.last_asked.map(|asked| asked + interval));
-        let late = Failure { code: 0, reason: String::new(), is_late: true };
-        read(&mut source, interval, limits, Err(late));
-        assert!(!source.pauses.is_due());
-        assert!(source.due().unwrap() > source.last_asked.unwrap() + PAUSES[0] / 2);
-        source.is_removed = true;
-        assert_eq!(source.due(), None);
-    }
-
-    /// A source that hangs is less urgent after each reading, and has more time.
-    #[test]
-    fn urgency_follows_from_the_last_readings() {
-        let late = || Err(Failure { code: 0, reason: String::new(), is_late: true });
-        for (kind, first, limits, answered) in
-            [(Kind::Url, Urgency::New, SERVERS, Urgency::Known), (Kind::Script, Urgency::Fresh, SCRIPTS, Urgency::New)]
-        {
-            let mut source = source();
-            source.found.kind = kind;
-            let expected = [(first, limits[0]), (Urgency::Retry, limits[1]), (Urgency::Late, limits[1])];
-            for (urgency, haste) in expected {
-                assert_eq!((source.urgency(), source.haste()), (urgency, Some(haste)));
-                read(&mut source, FIRST, Limits::default(), late());
-            }
-            assert_eq!(source.urgency(), Urgency::Late);
-            read(&mut source, FIRST, Limits::default(), Ok(sample()));
-            assert_eq!(source.urgency(), answered);
-            assert_eq!(source.haste().is_some(), kind == Kind::Url);
-            // A single late reading is forgiven at the next answer.
-            read(&mut source, FIRST, Limits::default(), late());
-            assert_eq!(source.urgency(), Urgency::Retry);
-            read(&mut source, FIRST, Limits::default(), Err("refused".to_owned().into()));
-            assert_eq!(source.urgency(), first);
-        }
-    }
-
-    #[test]
-    fn one_late_reading_does_not_make_requests_wait_as_long() {
-        let mut source = source();
-        let patience = |source: &mut Source| {
-            source.asked = Some(Instant::now());
-            source.patience(Duration::from_secs(1), Waits::AsUsual).unwrap()
-        };
-        let usual = Duration::from_micros(500);
-        for _ in 0..2 {
-            read(&mut source, usual, Limits::default(), Ok(sample()));
-        }
-        source.usual = Some(usual);
-        assert_eq!(patience(&mut source), SHORTEST);
-        read(&mut source, Duration::from_millis(900), Limits::default(), Ok(sample()));
-        assert!(patience(&mut source) < 5 * SHORTEST);
-        // Requests wait for a source that has become slow, after some readings.
-        for _ in 0..5 {
-            read(&mut source, Duration::from_millis(400), Limits::default(), Ok(sample()));
-        }
-        assert!(patience(&mut source) >= Duration::from_millis(400));
-    }
-}
+mod tests;

@@ -134,8 +134,9 @@ impl Sources {
     pub(crate) fn refresh(&mut self) {
         let now = Instant::now();
         self.adopt_all();
-        let may_wait = self.waiting.may(now);
-        if let Some(found) = self.scans.refresh(now, may_wait) {
+        let longest = (self.waits == Waits::Fully).then_some(self.patience);
+        let may_wait = longest.is_some() || self.waiting.may(now);
+        if let Some(found) = self.scans.refresh(now, may_wait, longest) {
             let added = self.update(found, Instant::now());
             if may_wait {
                 self.wait(added);
@@ -440,8 +441,8 @@ impl Drop for Sources {
 
 fn panicked(cluster: u16) -> Report {
     let failure = Failure::from("the agent failed to read it; please report this".to_owned());
-    let (took, limits) = (Duration::ZERO, Rare::default());
-    Report { cluster, outcome: Err(failure), code: 0, took, url: None, limits, left: None, memory: 0 }
+    let (took, busy, limits) = (Duration::ZERO, Duration::ZERO, Rare::default());
+    Report { cluster, outcome: Err(failure), code: 0, took, busy, url: None, limits, left: None, memory: 0 }
 }
 
 /// Returns the directory of the tables of PCP's agent.

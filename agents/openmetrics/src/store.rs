@@ -1,6 +1,6 @@
 //! The files of tables. Threads write them, so that neither requests nor readings wait for the disk.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,13 @@ const LAST: Duration = Duration::from_secs(60);
 /// Time after which files that could not be written are written again.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// Bytes that may be written at once, and in a second after that. A source whose names change all the time would keep the
+/// disk busy otherwise.
+const AT_ONCE: u64 = 64 << 20;
+const PER_SECOND: u64 = 1 << 20;
+/// Bytes that a file counts as, besides its content.
+const FILE: u64 = 4 << 10;
+
 /// The directory of the tables, and their contents that are not written yet.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -26,6 +33,8 @@ pub(crate) struct Store {
     state: Mutex<State>,
     /// Notified when the last thread that writes ends.
     ended: Condvar,
+    /// Wakes the thread that waits for [`Pace`].
+    hurry: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -33,9 +42,14 @@ struct State {
     /// Contents by number, each until it is written.
     unwritten: HashMap<u32, Unwritten>,
     /// Numbers of the files to write now. The others of `unwritten` could not be written.
-    due: Vec<u32>,
+    due: VecDeque<u32>,
     /// Number of threads.
     threads: usize,
+    /// Whether one of them waits for [`Pace`]. The others end meanwhile.
+    is_resting: bool,
+    /// Whether the agent ends, so that nothing is waited for.
+    is_closing: bool,
+    pace: Pace,
     /// Time of the last failure.
     failed: Option<Instant>,
 }
@@ -48,6 +62,26 @@ struct Unwritten {
     is_busy: bool,
 }
 
+/// The rate of what is written.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Time at which [`AT_ONCE`] may be written again.
+    until: Option<Instant>,
+}
+
+impl Pace {
+    /// Returns how long to wait before the next file.
+    fn wait(&self, now: Instant) -> Duration {
+        let used = self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        used.saturating_sub(Duration::from_secs(AT_ONCE / PER_SECOND))
+    }
+
+    fn wrote(&mut self, now: Instant, len: usize) {
+        let time = Duration::from_secs_f64((len as u64 + FILE) as f64 / PER_SECOND as f64);
+        self.until = Some(self.until.map_or(now, |until| until.max(now)) + time);
+    }
+}
+
 /// Whether a file was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Written {
@@ -57,7 +91,7 @@ enum Written {
 
 impl Store {
     pub(crate) fn new(dir: PathBuf, domain: Domain) -> Arc<Store> {
-        Arc::new(Store { dir, domain, state: Mutex::default(), ended: Condvar::new() })
+        Arc::new(Store { dir, domain, state: Mutex::default(), ended: Condvar::new(), hurry: Condvar::new() })
     }
 
     /// Returns the path of a table's file. The number is that of a source, or of an instance domain.
@@ -83,7 +117,7 @@ impl Store {
         let new = Unwritten { content: content.into(), is_due: true, is_busy };
         let before = state.unwritten.insert(number, new);
         if !is_busy && before.is_none_or(|before| !before.is_due) {
-            state.due.push(number);
+            state.due.push_back(number);
         }
         self.start(state);
     }
@@ -91,7 +125,7 @@ impl Store {
     /// Writes files again that could not be written some time ago.
     pub(crate) fn retry(self: &Arc<Self>) {
         let mut state = self.lock();
-        if state.threads > 0 || state.failed.is_none_or(|failed| failed.elapsed() < RETRY) {
+        if state.threads > usize::from(state.is_resting) || state.failed.is_none_or(|failed| failed.elapsed() < RETRY) {
             return;
         }
         state.failed = None;
@@ -103,9 +137,12 @@ impl Store {
     /// Waits until all files have been written, or could not be written. A disk that hangs is not waited for.
     pub(crate) fn flush(&self) {
         let (begin, mut state) = (Instant::now(), self.lock());
+        state.is_closing = true;
+        self.hurry.notify_all();
         while state.threads > 0 && begin.elapsed() < LAST {
             state = self.ended.wait_timeout(state, LAST).unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.is_closing = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -114,7 +151,7 @@ impl Store {
 
     /// Starts a thread that writes, unless there are enough. If there can be no thread, the caller writes.
     fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if state.threads >= THREADS || state.due.is_empty() {
+        if state.threads >= THREADS || state.due.is_empty() || state.is_resting {
             return;
         }
         state.threads += 1;
@@ -128,10 +165,23 @@ impl Store {
     /// Writes files until none is due.
     fn write(&self) {
         let mut state = self.lock();
-        while let Some(number) = state.due.pop() {
+        while !state.due.is_empty() {
+            let now = Instant::now();
+            let rest = state.pace.wait(now);
+            if !rest.is_zero() && !state.is_closing {
+                if state.is_resting {
+                    break;
+                }
+                state.is_resting = true;
+                state = self.hurry.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+                state.is_resting = false;
+                continue;
+            }
+            let Some(number) = state.due.pop_front() else { break };
             let Some(unwritten) = state.unwritten.get_mut(&number) else { continue };
             (unwritten.is_due, unwritten.is_busy) = (false, true);
             let content = Arc::clone(&unwritten.content);
+            state.pace.wrote(now, content.len());
             drop(state);
             // A file is replaced by renaming a new one, so an agent that is killed meanwhile leaves the old file. The new
             // file does not follow links, which another user may have put in its place.
@@ -159,7 +209,7 @@ impl State {
         let Some(unwritten) = self.unwritten.get_mut(&number) else { return };
         unwritten.is_busy = false;
         match written {
-            _ if unwritten.is_due => self.due.push(number),
+            _ if unwritten.is_due => self.due.push_back(number),
             Written::Yes => _ = self.unwritten.remove(&number),
             Written::No => self.failed = Some(Instant::now()),
         }
@@ -192,6 +242,48 @@ mod tests {
         for number in 0..5 {
             assert_eq!(fs::read(dir.path().join(format!("144.{number}.py"))).unwrap(), b"99");
         }
+    }
+
+    #[test]
+    fn what_is_written_has_a_pace() {
+        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let mut written = 0;
+        while pace.wait(begin).is_zero() {
+            pace.wrote(begin, 6 << 20);
+            written += 6;
+        }
+        assert!((64..=70).contains(&written), "{written} MiB");
+        let wait = pace.wait(begin);
+        assert!(wait <= Duration::from_secs(7), "{wait:?}");
+        assert!(pace.wait(begin + wait).is_zero());
+        // Very many small files count, too.
+        let files = (0..).take_while(|_| {
+            pace.wrote(begin, 0);
+            pace.wait(begin + Duration::from_secs(1000)).is_zero()
+        });
+        assert!(files.count() < 300_000);
+    }
+
+    /// Tables of a source that changes all the time wait. The last content is written in any case.
+    #[test]
+    fn the_end_waits_for_no_pace() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let path = dir.path().join("144.1.py");
+        store.lock().pace.until = Instant::now().checked_add(1000 * LAST);
+        for round in 0..100_u32 {
+            store.save(1, round.to_string().into_bytes());
+            store.save(2, round.to_string().into_bytes());
+        }
+        let begin = Instant::now();
+        while !store.lock().is_resting {
+            assert!(begin.elapsed() < LAST);
+            std::thread::yield_now();
+        }
+        assert!(!path.exists() && store.load(1).unwrap() == b"99");
+        store.flush();
+        assert_eq!(fs::read(path).unwrap(), b"99");
+        assert!(store.lock().unwritten.is_empty() && begin.elapsed() < LAST);
     }
 
     /// A content that cannot be written is kept, and written when that is possible.

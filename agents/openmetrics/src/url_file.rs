@@ -2,11 +2,11 @@
 //! URL.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use pmapi::interval;
 
+use crate::access::Access;
 use crate::compact::{Rare, Sparse};
 use crate::filter::{Filters, Pattern};
 
@@ -87,27 +87,6 @@ pub(crate) struct Limits {
 impl Sparse for Limits {
     const NONE: &'static Limits =
         &Limits { timeout: None, wait: None, interval: None, backoff: None, instances: None, bytes: None };
-}
-
-/// Files with the secrets and certificates of a source.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
-    /// File with the token for the header `Authorization: Bearer`.
-    pub(crate) bearer: Option<PathBuf>,
-    /// File with `USER:PASSWORD` for the header `Authorization: Basic`.
-    pub(crate) basic: Option<PathBuf>,
-    /// PEM file with the certificates of trusted authorities, in place of the default ones.
-    pub(crate) authorities: Option<PathBuf>,
-    /// PEM files with the client's certificates and its key.
-    pub(crate) certificate: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
-    /// Unix socket of the server.
-    pub(crate) socket: Option<PathBuf>,
-}
-
-impl Sparse for Access {
-    const NONE: &'static Access =
-        &Access { bearer: None, basic: None, authorities: None, certificate: None, key: None, socket: None };
 }
 
 /// The reason why a file is refused: line and text.

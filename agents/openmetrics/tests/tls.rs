@@ -24,17 +24,19 @@ fn certificate(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
 }
 
-/// Starts a server that accepts clients with a certificate of the authority only. Returns its port and the requests.
-fn server() -> (u16, Arc<Mutex<Vec<String>>>) {
+/// Starts a server that accepts clients with a certificate of the authority only. Its own certificate is that of a file,
+/// all with the same key. Returns its port and the requests.
+fn server(of: &str) -> (u16, Arc<Mutex<Vec<String>>>) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(certificate("ca.pem")).unwrap()).unwrap();
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().unwrap();
-    let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).unwrap()];
+    let chain = vec![CertificateDer::from_pem_file(certificate(of)).unwrap()];
     let key = PrivateKeyDer::from_pem_file(certificate("server.key")).unwrap();
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = Arc::new(config.with_client_cert_verifier(clients).with_single_cert(chain, key).unwrap());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // The certificate is not for the other addresses of the loopback interface.
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let requests = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&requests);
@@ -62,11 +64,12 @@ fn server() -> (u16, Arc<Mutex<Vec<String>>>) {
 #[test]
 fn authorities_certificates_and_passwords() {
     let scene = Scene::new(&["-t", "1min", "--wait", "1min"]);
-    let (port, requests) = server();
+    let (port, requests) = server("server.pem");
     let password = scene.path("password");
     fs::write(&password, "me:s3cret\n").unwrap();
     let (ca, other) = (certificate("ca.pem"), certificate("other.pem"));
     let (client, key) = (certificate("client.pem"), certificate("client.key"));
+    let late = certificate("expired_client.pem");
     let lines = |authority: &PathBuf| format!("AUTHORITIES: {}\nBASIC: {}", authority.display(), password.display());
     let own = format!("CERTIFICATE: {}\nKEY: {}", client.display(), key.display());
     let url = format!("https://localhost:{port}/metrics");
@@ -80,8 +83,14 @@ fn authorities_certificates_and_passwords() {
         ("keyless", format!("{url}\n{}\nCERTIFICATE: {}", lines(&ca), client.display())),
         ("mixed", format!("{url}\nCERTIFICATE: {}\nKEY: {}", client.display(), certificate("server.key").display())),
         ("empty", format!("{url}\nCERTIFICATE: {}\nKEY: {}", key.display(), key.display())),
+        ("no_list", format!("{url}\nAUTHORITIES: {}", key.display())),
+        ("late", format!("{url}\n{}\nCERTIFICATE: {}\nKEY: {}", lines(&ca), late.display(), key.display())),
     ] {
         scene.url(name, &text);
+    }
+    let servers = ["expired", "future", "own"].map(|name| (name, server(&format!("{name}.pem")).0));
+    for (name, port) in servers {
+        scene.url(name, &format!("https://localhost:{port}/metrics\n{}\n{own}", lines(&ca)));
     }
     let mut agent = scene.start();
     until("the good one has a value", || value(&mut agent, "good.a") == Ok(5.0));
@@ -91,20 +100,68 @@ fn authorities_certificates_and_passwords() {
     for (name, reason) in [
         ("stranger", "UnknownIssuer"),
         ("usual", "UnknownIssuer"),
-        ("anonymous", ""),
+        ("anonymous", "CertificateRequired"),
         ("missing", "nothing: No such file"),
         ("keyless", "no private key"),
         ("mixed", "the key is not that of the certificate"),
         ("empty", "no certificate"),
-        ("name", ""),
+        ("name", "not valid for name"),
+        ("no_list", "client.key: no certificate"),
+        ("late", "CertificateExpired"),
+        ("expired", "certificate expired"),
+        ("future", "certificate not valid yet"),
+        ("own", "UnknownIssuer"),
     ] {
         until("the source has failed", || control(&mut agent, "errors", name).parse::<u64>().is_ok_and(|n| n > 0));
         let error = control(&mut agent, "error", name);
-        assert!(error.contains(reason) && !error.is_empty(), "{name}: {error}");
+        assert!(error.contains(reason), "{name}: {error}");
         assert!(agent.pmid(&format!("openmetrics.{name}.a")).is_err(), "{name}");
+        let line = format!("source {name}: {error}; it has no values");
+        assert!(scene.log().contains(&line), "{line:?} in {}", scene.log());
     }
     let log = scene.log();
     assert!(!log.contains("s3cret") && !log.contains("bWU6"), "{log}");
+}
+
+/// Files with certificates are replaced, and vanish for a while. The `.url` file stays the same.
+#[test]
+fn certificates_that_change() {
+    let scene = Scene::new(&["-t", "1min", "--wait", "1min", "-R", "20msec"]);
+    let (port, _) = server("server.pem");
+    let names = ["ca.pem", "client.pem", "client.key"];
+    let [ca, client, key] = names.map(|name| scene.path(name));
+    let put = |from: &str, to: &PathBuf| {
+        fs::copy(certificate(from), scene.path("new.pem")).unwrap();
+        fs::rename(scene.path("new.pem"), to).unwrap();
+    };
+    let lines = [("AUTHORITIES", &ca), ("CERTIFICATE", &client), ("KEY", &key)];
+    let lines = lines.map(|(what, path)| format!("{what}: {}\n", path.display())).concat();
+    scene.url("src", &format!("https://localhost:{port}/metrics\nBACKOFF: 0\n{lines}"));
+    let mut agent = scene.start();
+    let fails = |agent: &mut scene::Agent, reason: &str| {
+        until(reason, || {
+            let _ = value(agent, "src.a");
+            control(agent, "status", "src").contains(reason)
+        });
+    };
+    fails(&mut agent, "ca.pem: No such file or directory");
+    put("other.pem", &ca);
+    fails(&mut agent, "client.pem: No such file or directory");
+    put("expired_client.pem", &client);
+    put("client.key", &key);
+    fails(&mut agent, "UnknownIssuer");
+    put("ca.pem", &ca);
+    fails(&mut agent, "CertificateExpired");
+    put("client.pem", &client);
+    until("all are valid", || value(&mut agent, "src.a") == Ok(5.0));
+    for (name, path) in names.into_iter().zip([&ca, &client, &key]) {
+        fs::remove_file(path).unwrap();
+        fails(&mut agent, &format!("{name}: No such file or directory"));
+        put(name, path);
+        until("the file is back", || value(&mut agent, "src.a") == Ok(5.0));
+    }
+    let log = scene.log();
+    assert_eq!(log.matches("source src has values again").count(), 4, "{log}");
 }
 
 /// A server that sends its part of the handshake slowly has no more time than another one.

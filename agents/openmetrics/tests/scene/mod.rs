@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -20,6 +21,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) struct Scene {
     dir: TempDir,
     args: Vec<String>,
+    /// Name of the agent's user.
+    user: String,
 }
 
 pub(crate) type Agent = Collector<Process>;
@@ -30,7 +33,19 @@ impl Scene {
         for path in ["config.d", "var/config/pmda"] {
             fs::create_dir_all(dir.path().join(path)).unwrap();
         }
-        Scene { dir, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
+        Scene { dir, args: args.iter().map(|arg| (*arg).to_owned()).collect(), user: user() }
+    }
+
+    /// Creates a scene whose agent is not root, which no mode of a file stops.
+    pub(crate) fn unprivileged(args: &[&str]) -> Scene {
+        let mut scene = Scene::new(args);
+        if nix::unistd::geteuid().is_root() {
+            let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+            fs::set_permissions(scene.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(scene.path("var/config/pmda"), Some(nobody.uid.as_raw()), None).unwrap();
+            scene.user = nobody.name;
+        }
+        scene
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -69,7 +84,7 @@ impl Scene {
 
     pub(crate) fn start(&self) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pmdaopenmetrics"));
-        command.args(["--notready", "-U", &user(), "-l"]).arg(self.path("log")).arg("-c").arg(self.path("config.d"));
+        command.args(["--notready", "-U", &self.user, "-l"]).arg(self.path("log")).arg("-c").arg(self.path("config.d"));
         command.args(&self.args).env("PCP_VAR_DIR", self.path("var"));
         let mut agent = Launch::pipe(command).not_ready().timeout(Some(LIMIT)).start().unwrap();
         assert!(agent.wait_ready(Some(LIMIT)).unwrap());
