@@ -220,7 +220,7 @@ fn write_and_map(plan: &Plan<'_>, path: PathBuf, writer: u32, layout: &mut Layou
 /// Maps a new file, if possible at the address of the stopped file of the same name and length. Programs that stop and
 /// start again keep their pointers to values, because these pointers happen to stay valid with C's library.
 fn map(new: &NewFile, layout: &mut Layout) -> io::Result<Pages> {
-    let types = std::mem::take(&mut layout.types);
+    let types = std::mem::take(&mut layout.types).into();
     let (len, values_at) = (layout.len, layout.values.at);
     let file: &File = &new.file;
     HANDLES.with_removed(

@@ -86,7 +86,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn put_all<const LEN: usize>(
         &mut self,
         count: usize,
-        record: impl Fn(usize) -> [u8; LEN],
+        mut record: impl FnMut(usize) -> [u8; LEN],
     ) -> io::Result<()> {
         const { assert!(LEN <= FULL) };
         let mut done = 0;
@@ -100,18 +100,6 @@ impl<'a> Sink<'a> {
             let places = self.buffers.records.get_mut(start..self.len).unwrap_or_default().chunks_exact_mut(LEN);
             places.enumerate().for_each(|(position, place)| place.copy_from_slice(&record(done + position)));
             done += room;
-        }
-        Ok(())
-    }
-
-    /// Appends as much of a text as fits into `ROOM` bytes with a terminating NUL, padded with NULs.
-    #[inline(always)]
-    pub(crate) fn put_text<const ROOM: usize>(&mut self, text: &[u8]) -> io::Result<()> {
-        let text = text.get(..ROOM - 1).unwrap_or(text);
-        let place = self.place::<ROOM>()?;
-        *place = [0; ROOM];
-        if let Some(place) = place.get_mut(..text.len()) {
-            copy(place, text);
         }
         Ok(())
     }
@@ -157,6 +145,16 @@ impl<'a> Sink<'a> {
     }
 }
 
+/// Copies as much of a text as fits into a place with a terminating NUL, padded with NULs.
+#[inline(always)]
+pub(crate) fn put_text(place: &mut [u8], text: &[u8]) {
+    place.fill(0);
+    let len = text.len().min(place.len().saturating_sub(1));
+    if let (Some(place), Some(text)) = (place.get_mut(..len), text.get(..len)) {
+        copy(place, text);
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -185,9 +183,9 @@ mod tests {
                 place[..kept.len()].copy_from_slice(kept);
                 expected.extend(place);
             }
-            sink.put_text::<8>(b"0123456789").unwrap();
+            put_text(sink.place::<8>().unwrap(), b"0123456789");
             expected.extend(*b"0123456\0");
-            sink.put_text::<8>(b"01").unwrap();
+            put_text(sink.place::<8>().unwrap(), b"01");
             expected.extend(*b"01\0\0\0\0\0\0");
             sink.finish().unwrap();
         }
