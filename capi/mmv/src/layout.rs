@@ -66,11 +66,11 @@ pub(crate) struct Layout {
     pub values: Table,
     pub strings: Table,
     pub labels: Table,
-    /// Position of each metric's values, or `None` if each metric has one value, without an instance.
+    /// Position of each metric's values, or `None` if each metric has one number, without an instance.
     groups: Option<Vec<Group>>,
     /// Index of the first instance of each instance domain, and the number of its instances.
     pub spans: Box<[(usize, usize)]>,
-    /// Type of each value. If all metrics have one value, [`Layout::write`] adds the types.
+    /// Type of each value. If all metrics have one number, [`Layout::write`] adds the types.
     pub types: Vec<u8>,
     /// Number of values that are strings.
     texts: usize,
@@ -83,11 +83,11 @@ impl Layout {
     pub(crate) fn new(plan: &Plan<'_>) -> Result<Layout, i32> {
         let spans = spans(plan)?;
         let facts = plan.metrics.facts();
-        let (mut groups, mut all, mut texts) = (None, plan.metrics.len(), facts.texts);
-        if !facts.single {
+        let (mut groups, mut all, mut texts) = (None, plan.metrics.len(), 0);
+        if !facts.plain {
             let mut listed = Vec::new();
             listed.try_reserve_exact(plan.metrics.len()).map_err(|_| ENOMEM)?;
-            (groups, all, texts) = (Some(listed), 0, 0);
+            (groups, all) = (Some(listed), 0);
         }
         // The number of values is known before memory is allocated for them.
         let version = plan.check(&facts, |ty, indom| {
@@ -180,7 +180,7 @@ impl Layout {
         self.write_indoms(plan, names + self.texts + self.metric_helps, &mut out)?;
         self.write_instances(plan, &mut out)?;
         self.write_metrics(plan, names + self.texts, &mut types, &mut out)?;
-        self.write_values(names, &types, &mut out)?;
+        self.write_values(names, &mut out)?;
         self.types = types;
         if self.version != Version::V1 {
             for indom in &plan.indoms {
@@ -260,9 +260,9 @@ impl Layout {
         types: &mut Vec<u8>,
         out: &mut Sink<'_>,
     ) -> io::Result<()> {
-        let (mut next, is_single) = (self.instances.count, self.groups.is_none());
+        let (mut next, is_plain) = (self.instances.count, self.groups.is_none());
         plan.metrics.try_each(|metric| {
-            if is_single {
+            if is_plain {
                 types.push(metric.ty as u8);
             }
             let words = [metric.item, metric.ty as u32, metric.semantics as u32, metric.units, metric.serial, 0];
@@ -304,16 +304,12 @@ impl Layout {
         })
     }
 
-    fn write_values(&self, mut text: usize, types: &[u8], out: &mut Sink<'_>) -> io::Result<()> {
+    fn write_values(&self, mut text: usize, out: &mut Sink<'_>) -> io::Result<()> {
         let (mut metric, metric_len) = (self.metrics.at as u64, self.version.metric_len() as u64);
         let Some(groups) = &self.groups else {
-            let mut types = types.iter();
-            return out.put_all(types.len(), |position| {
+            return out.put_all(self.values.count, |position| {
                 let metric = metric + position as u64 * metric_len;
-                let is_text = types.next() == Some(&STRING);
-                text += usize::from(is_text);
-                let extra = if is_text { self.string(text - 1) as i64 } else { 0 };
-                ValueRecord { word: 0, extra, metric, instance: 0 }.bytes()
+                ValueRecord { word: 0, extra: 0, metric, instance: 0 }.bytes()
             });
         };
         for group in groups {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use libc::ENOMEM;
-use mmv::format::{STRING_LEN, is_singular};
+use mmv::format::{NAME_LEN, STRING_LEN, is_singular};
 
 use crate::layout::STRING;
 use crate::plan::TYPES;
@@ -26,42 +26,28 @@ pub(crate) struct Metric<'a> {
 /// What a start needs to know of all items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// Lengths of the shortest and of the longest name, in bytes.
-    pub names: [usize; 2],
     /// Number of help texts.
     pub helps: usize,
-    /// Number of items of type string.
-    pub texts: usize,
-    /// Whether all items are metrics with valid types and without an instance domain.
-    pub single: bool,
+    /// Whether all names are valid and short enough for version 1, and all metrics have one number each: they have a valid
+    /// type other than string, and no instance domain.
+    pub plain: bool,
 }
 
 impl Facts {
-    pub(crate) const NONE: Facts = Facts { names: [usize::MAX, 0], helps: 0, texts: 0, single: true };
+    pub(crate) const NONE: Facts = Facts { helps: 0, plain: true };
 
     /// Adds an item with a name of this length.
     #[inline(always)]
     pub(crate) fn with_name(self, len: usize) -> Facts {
-        let [shortest, longest] = self.names;
-        Facts { names: [shortest.min(len), longest.max(len)], ..self }
+        Facts { plain: self.plain & (1..NAME_LEN).contains(&len), ..self }
     }
 
     #[inline(always)]
     pub(crate) fn with_metric(self, metric: &Metric<'_>) -> Facts {
-        let Facts { helps, texts, single, .. } = self;
+        let Facts { helps, plain } = self.with_name(metric.name.len());
         let [short, long] = metric.help.map(|text| usize::from(text.is_some()));
-        Facts {
-            helps: helps + short + long,
-            texts: texts + usize::from(metric.ty == i32::from(STRING)),
-            single: single & TYPES.contains(&metric.ty) & is_singular(metric.serial),
-            ..self.with_name(metric.name.len())
-        }
-    }
-
-    /// Returns whether no name is empty or too long. The names of no items are valid.
-    pub(crate) fn has_valid_names(&self) -> bool {
-        let [shortest, longest] = self.names;
-        shortest > 0 && longest < STRING_LEN
+        let plain = plain & TYPES.contains(&metric.ty) & (metric.ty != i32::from(STRING)) & is_singular(metric.serial);
+        Facts { helps: helps + short + long, plain }
     }
 }
 

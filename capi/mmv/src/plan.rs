@@ -109,27 +109,28 @@ impl<'a> Instances<'a> {
 
 impl Plan<'_> {
     /// Checks the plan and returns the version of its file, or the code of the error that C's library reports. Calls
-    /// `each` with the type of each metric and the index of its instance domain, unless [`Facts::single`] says both.
+    /// `each` with the type of each metric and the index of its instance domain, unless the metrics are
+    /// [plain](Facts::plain).
     pub(crate) fn check(
         &self,
         facts: &Facts,
         mut each: impl FnMut(u8, Option<usize>) -> Result<(), i32>,
     ) -> Result<Version, i32> {
-        let [_, mut longest] = facts.names;
+        let mut has_long_names = false;
+        let mut check_name = |name: &[u8]| {
+            has_long_names |= name.len() >= NAME_LEN;
+            if name.is_empty() { Err(EINVAL) } else { fits(name.len()) }
+        };
         for indom in &self.indoms {
             if is_singular(indom.serial) {
                 return Err(ESRCH);
             }
             indom.help.iter().flatten().try_for_each(|text| fits(text.len()))?;
-            if self.names == Names::Pointers {
-                let facts = indom.instances.facts();
-                if !facts.has_valid_names() {
-                    indom.instances.try_each(|_, name| check_name(name))?;
-                }
-                longest = longest.max(facts.names[1]);
+            if self.names == Names::Pointers && !indom.instances.facts().plain {
+                indom.instances.try_each(|_, name| check_name(name))?;
             }
         }
-        if !(facts.single && facts.has_valid_names()) {
+        if !facts.plain {
             let serials = self.by_serial()?;
             self.metrics.try_each(|metric| {
                 if !TYPES.contains(&metric.ty) {
@@ -142,7 +143,7 @@ impl Plan<'_> {
         }
         Ok(match (self.labelled, self.names) {
             (true, _) => Version::V3,
-            (false, Names::Pointers) if longest >= NAME_LEN => Version::V2,
+            (false, Names::Pointers) if has_long_names => Version::V2,
             _ => Version::V1,
         })
     }
@@ -167,10 +168,6 @@ impl Serials {
         let at = self.0.partition_point(|(other, _)| *other < serial);
         self.0.get(at).filter(|(other, _)| *other == serial).map(|(_, index)| *index)
     }
-}
-
-fn check_name(name: &[u8]) -> Result<(), i32> {
-    if name.is_empty() { Err(EINVAL) } else { fits(name.len()) }
 }
 
 /// Returns an error if a text of `len` bytes does not fit into a string of a file.

@@ -86,7 +86,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn put_all<const LEN: usize>(
         &mut self,
         count: usize,
-        mut record: impl FnMut(usize) -> [u8; LEN],
+        record: impl Fn(usize) -> [u8; LEN],
     ) -> io::Result<()> {
         const { assert!(LEN <= FULL) };
         let mut done = 0;
