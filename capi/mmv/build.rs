@@ -17,6 +17,8 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libpcp_mmv.so.1");
     // The handler of a signal stays in the process: the library must, too.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Otherwise a second copy of the library in a process would call functions of the first one.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     if !links_with_lld() {
         let Some(dir) = directory_of_lld() else {
             println!("cargo::warning=libpcp_mmv needs lld as the linker; see README.md of capi/mmv");

@@ -22,7 +22,7 @@ use crate::index::Index;
 use crate::layout::Layout;
 use crate::notice::warn_from_handler;
 use crate::plan::Plan;
-use crate::sys::{Keyed, Pages, Table, Value, check_memory, this_thread};
+use crate::sys::{KeepThread, Keyed, Pages, Table, Value, check_memory, this_thread};
 
 /// Offset of the second generation number in the header.
 const G2_AT: u64 = 16;
@@ -157,6 +157,8 @@ impl Handle {
     /// Creates the index. Fails if there is no memory for it.
     #[cold]
     fn create_index(&self) -> Option<&Index> {
+        // The random numbers for its tables come from a cancellation point.
+        let _whole = KeepThread::new();
         let names = self.layout.metrics.count + self.layout.instances.count;
         check_memory(names.checked_mul(INDEXED)?).ok()?;
         Some(self.index.get_or_init(|| Box::new(Index::new(&self.layout, |at, room| self.text(at, room)))))
@@ -220,7 +222,7 @@ fn write_and_map(plan: &Plan<'_>, path: PathBuf, writer: u32, layout: &mut Layou
 /// Maps a new file, if possible at the address of the stopped file of the same name and length. Programs that stop and
 /// start again keep their pointers to values, because these pointers happen to stay valid with C's library.
 fn map(new: &NewFile, layout: &mut Layout) -> io::Result<Pages> {
-    let types = std::mem::take(&mut layout.types);
+    let types = std::mem::take(&mut layout.types).into();
     let (len, values_at) = (layout.len, layout.values.at);
     let file: &File = &new.file;
     HANDLES.with_removed(

@@ -43,9 +43,10 @@ impl Index {
             all
         });
         let instances = instances.collect();
-        let (mut metrics, mut all) = (Names::new(layout.groups.len()), Vec::with_capacity(layout.groups.len()));
-        for (metric, group) in layout.groups.iter().enumerate() {
-            if group.indom().and_then(|indom| layout.spans.get(indom)).is_some_and(|(_, count)| *count == 0) {
+        let count = layout.metrics.count;
+        let (mut metrics, mut all) = (Names::new(count), Vec::with_capacity(count));
+        for (metric, (first, indom)) in layout.groups().enumerate() {
+            if indom.and_then(|indom| layout.spans.get(indom)).is_some_and(|(_, count)| *count == 0) {
                 continue;
             }
             let (at, room) = layout.metric_name(metric);
@@ -54,8 +55,8 @@ impl Index {
                 all.push(Vec::new());
             }
             let Some(values) = all.get_mut(number) else { continue };
-            if !values.iter().any(|other: &Values| other.indom.is_none() || other.indom == group.indom()) {
-                values.push(Values { first: group.first(), indom: group.indom() });
+            if !values.iter().any(|other: &Values| other.indom.is_none() || other.indom == indom) {
+                values.push(Values { first, indom });
             }
         }
         Index { metrics, values: all, instances }

@@ -17,7 +17,10 @@ use mmv::format::{
 
 use crate::own::Help;
 use crate::plan::Plan;
-use crate::sink::Sink;
+use crate::sink::{Sink, put_text};
+
+/// Length of the record of a metric without its name, in bytes.
+const METRIC_REST: usize = 40;
 
 /// Code of a type whose values are strings (`MMV_TYPE_STRING`).
 pub(crate) const STRING: u8 = 6;
@@ -31,7 +34,7 @@ pub(crate) struct Table {
 
 /// The values of a metric.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Group {
+struct Group {
     /// Index of the first value.
     first: u32,
     /// Number of values.
@@ -46,13 +49,8 @@ pub(crate) struct Group {
 const SINGULAR: u32 = u32::MAX;
 
 impl Group {
-    /// Returns the index of the first value.
-    pub(crate) fn first(self) -> usize {
-        self.first as usize
-    }
-
     /// Returns the index of the instance domain.
-    pub(crate) fn indom(self) -> Option<usize> {
+    fn indom(self) -> Option<usize> {
         (self.indom != SINGULAR).then_some(self.indom as usize)
     }
 }
@@ -68,12 +66,12 @@ pub(crate) struct Layout {
     pub values: Table,
     pub strings: Table,
     pub labels: Table,
-    /// Position of each metric's values.
-    pub groups: Box<[Group]>,
+    /// Position of each metric's values, or `None` if each metric has one number, without an instance.
+    groups: Option<Vec<Group>>,
     /// Index of the first instance of each instance domain, and the number of its instances.
     pub spans: Box<[(usize, usize)]>,
-    /// Type of each value.
-    pub types: Box<[u8]>,
+    /// Type of each value. If all metrics have one number, [`Layout::write`] adds the types.
+    pub types: Vec<u8>,
     /// Number of values that are strings.
     texts: usize,
     /// Number of help texts of metrics.
@@ -84,24 +82,29 @@ impl Layout {
     /// Lays out the file of a plan. Returns the code of an error if the plan is not valid or the file is too large.
     pub(crate) fn new(plan: &Plan<'_>) -> Result<Layout, i32> {
         let spans = spans(plan)?;
-        let mut groups = Vec::new();
-        groups.try_reserve_exact(plan.metrics.len()).map_err(|_| ENOMEM)?;
-        let (mut all, mut texts, mut metric_helps) = (0, 0, 0);
+        let facts = plan.metrics.facts();
+        let (mut groups, mut all, mut texts) = (None, plan.metrics.len(), 0);
+        if !facts.plain {
+            let mut listed = Vec::new();
+            listed.try_reserve_exact(plan.metrics.len()).map_err(|_| ENOMEM)?;
+            (groups, all) = (Some(listed), 0);
+        }
         // The number of values is known before memory is allocated for them.
-        let version = plan.check(|metric, indom| {
+        let version = plan.check(&facts, |ty, indom| {
+            let Some(groups) = &mut groups else { return Ok(()) };
             let count = indom.and_then(|indom| spans.get(indom)).map_or(1, |(_, count)| *count);
-            let (first, ty) = (all, metric.ty as u8);
+            let first = all;
             all += count;
             if all > i32::MAX as usize {
                 return Err(EFBIG);
             }
             texts += if ty == STRING { count } else { 0 };
-            metric_helps += metric.help.iter().flatten().count();
             let indom = indom.map_or(SINGULAR, |indom| indom as u32);
             groups.push(Group { first: first as u32, count: count as u32, indom, ty });
             Ok(())
         })?;
-        let types = types(&groups, all)?;
+        let metric_helps = facts.helps;
+        let types = types(groups.as_deref().unwrap_or_default(), all)?;
         let instances = spans.iter().map(|(_, count)| count).sum();
         let names = if version == Version::V1 { 0 } else { instances + plan.metrics.len() };
         let indom_helps: usize = plan.indoms.iter().map(|indom| indom.help.iter().flatten().count()).sum();
@@ -119,10 +122,9 @@ impl Layout {
         let indoms = section(plan.indoms.len(), INDOM_LEN)?;
         let instances = section(instances, version.instance_len())?;
         let metrics = section(plan.metrics.len(), version.metric_len())?;
-        let values = section(types.len(), VALUE_LEN)?;
+        let values = section(all, VALUE_LEN)?;
         let strings = section(strings, STRING_LEN)?;
         let labels = section(plan.labels.len(), LABEL_LEN)?;
-        let groups = groups.into();
         Ok(Layout {
             version,
             len: end,
@@ -138,6 +140,13 @@ impl Layout {
             texts,
             metric_helps,
         })
+    }
+
+    /// Returns the index of each metric's first value, and that of its instance domain.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
+        let single = if self.groups.is_none() { 0..self.metrics.count } else { 0..0 };
+        let listed = self.groups.iter().flatten().map(|group| (group.first as usize, group.indom()));
+        single.map(|first| (first, None)).chain(listed)
     }
 
     /// Returns the offset of the string with this index.
@@ -162,15 +171,17 @@ impl Layout {
     }
 
     /// Writes the file of a process, which is not valid for readers until its second generation number is set.
-    pub(crate) fn write(&self, plan: &Plan<'_>, generation: u64, process: u32, file: &File) -> io::Result<()> {
+    pub(crate) fn write(&mut self, plan: &Plan<'_>, generation: u64, process: u32, file: &File) -> io::Result<()> {
+        let mut types = std::mem::take(&mut self.types);
         let mut out = Sink::new(file)?;
         self.write_head(plan, generation, process, &mut out)?;
         // Help texts follow the names and the text values; `next` is the index of the next string.
         let names = if self.version == Version::V1 { 0 } else { self.instances.count + self.metrics.count };
         self.write_indoms(plan, names + self.texts + self.metric_helps, &mut out)?;
         self.write_instances(plan, &mut out)?;
-        self.write_metrics(plan, names + self.texts, &mut out)?;
+        self.write_metrics(plan, names + self.texts, &mut types, &mut out)?;
         self.write_values(names, &mut out)?;
+        self.types = types;
         if self.version != Version::V1 {
             for indom in &plan.indoms {
                 indom.instances.try_each(|_, name| out.put_string(name))?;
@@ -184,7 +195,7 @@ impl Layout {
             out.put(&label.flags.to_ne_bytes())?;
             out.put(&label.identity.to_ne_bytes())?;
             out.put(&label.internal.to_ne_bytes())?;
-            out.put_text::<PAYLOAD_LEN>(&label.payload)?;
+            put_text(out.place::<PAYLOAD_LEN>()?, &label.payload);
         }
         out.finish()
     }
@@ -242,14 +253,32 @@ impl Layout {
         Ok(())
     }
 
-    fn write_metrics(&self, plan: &Plan<'_>, mut help: usize, out: &mut Sink<'_>) -> io::Result<()> {
-        let mut next = self.instances.count;
+    fn write_metrics(
+        &self,
+        plan: &Plan<'_>,
+        mut help: usize,
+        types: &mut Vec<u8>,
+        out: &mut Sink<'_>,
+    ) -> io::Result<()> {
+        let (mut next, is_plain) = (self.instances.count, self.groups.is_none());
         plan.metrics.try_each(|metric| {
-            self.write_name(metric.name, &mut next, out)?;
+            if is_plain {
+                types.push(metric.ty as u8);
+            }
             let words = [metric.item, metric.ty as u32, metric.semantics as u32, metric.units, metric.serial, 0];
-            let (place, rest) = out.place::<40>()?.split_at_mut(24);
-            place.copy_from_slice(words.map(u32::to_ne_bytes).as_flattened());
-            rest.copy_from_slice(self.help(&metric.help, &mut help).map(u64::to_ne_bytes).as_flattened());
+            let words = words.map(u32::to_ne_bytes);
+            let helps = self.help(&metric.help, &mut help).map(u64::to_ne_bytes);
+            let rest = [words.as_flattened(), helps.as_flattened()];
+            if self.version == Version::V1 {
+                let (name, place) = out.place::<{ NAME_LEN + METRIC_REST }>()?.split_at_mut(NAME_LEN);
+                put_text(name, metric.name);
+                put(place, rest);
+            } else {
+                let (name, place) = out.place::<{ 8 + METRIC_REST }>()?.split_at_mut(8);
+                name.copy_from_slice(&self.string(next).to_ne_bytes());
+                put(place, rest);
+                next += 1;
+            }
             Ok(())
         })
     }
@@ -257,7 +286,8 @@ impl Layout {
     /// Writes a name in its place, or the offset of string `next`.
     fn write_name(&self, name: &[u8], next: &mut usize, out: &mut Sink<'_>) -> io::Result<()> {
         if self.version == Version::V1 {
-            return out.put_text::<NAME_LEN>(name);
+            put_text(out.place::<NAME_LEN>()?, name);
+            return Ok(());
         }
         *next += 1;
         out.put(&self.string(*next - 1).to_ne_bytes())
@@ -276,20 +306,22 @@ impl Layout {
 
     fn write_values(&self, mut text: usize, out: &mut Sink<'_>) -> io::Result<()> {
         let (mut metric, metric_len) = (self.metrics.at as u64, self.version.metric_len() as u64);
-        for group in &self.groups {
+        let Some(groups) = &self.groups else {
+            return out.put_all(self.values.count, |position| {
+                let metric = metric + position as u64 * metric_len;
+                ValueRecord { word: 0, extra: 0, metric, instance: 0 }.bytes()
+            });
+        };
+        for group in groups {
             let span = group.indom().and_then(|indom| self.spans.get(indom));
             let first = span.map(|(first, _)| self.instances.at + first * self.version.instance_len());
             let step = if first.is_some() { self.version.instance_len() } else { 0 };
             let texts = if group.ty == STRING { group.count as usize } else { 0 };
-            let record = |position| {
+            out.put_all(group.count as usize, |position| {
                 let instance = (first.unwrap_or_default() + position * step) as u64;
                 let extra = if texts > 0 { self.string(text + position) as i64 } else { 0 };
                 ValueRecord { word: 0, extra, metric, instance }.bytes()
-            };
-            match group.count {
-                1 => out.put(&record(0)),
-                count => out.put_all(count as usize, record),
-            }?;
+            })?;
             text += texts;
             metric += metric_len;
         }
@@ -297,12 +329,20 @@ impl Layout {
     }
 }
 
+/// Copies both parts to a place that has room for them.
+#[inline(always)]
+fn put(place: &mut [u8], [first, second]: [&[u8]; 2]) {
+    let (start, end) = place.split_at_mut(first.len());
+    start.copy_from_slice(first);
+    end.copy_from_slice(second);
+}
+
 fn put_help(help: Help<'_>, out: &mut Sink<'_>) -> io::Result<()> {
     help.into_iter().flatten().try_for_each(|text| out.put_string(text))
 }
 
-/// Returns the types of `all` values.
-fn types(groups: &[Group], all: usize) -> Result<Box<[u8]>, i32> {
+/// Returns the types of `all` values, as far as there are groups, with room for all types.
+fn types(groups: &[Group], all: usize) -> Result<Vec<u8>, i32> {
     let mut types = Vec::new();
     types.try_reserve_exact(all).map_err(|_| ENOMEM)?;
     for group in groups {
@@ -311,7 +351,7 @@ fn types(groups: &[Group], all: usize) -> Result<Box<[u8]>, i32> {
             count => types.resize(types.len() + count as usize, group.ty),
         }
     }
-    Ok(types.into())
+    Ok(types)
 }
 
 /// Returns the index of the first instance of each instance domain, and the number of its instances.

@@ -3,30 +3,51 @@
 use std::marker::PhantomData;
 
 use libc::ENOMEM;
-use mmv::format::STRING_LEN;
+use mmv::format::{NAME_LEN, STRING_LEN, is_singular};
+
+use crate::layout::STRING;
+use crate::plan::TYPES;
 
 /// One-line and full help text.
 pub(crate) type Help<'a> = [Option<&'a [u8]>; 2];
 
-/// A metric, with its texts or their lengths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric<T> {
-    pub name: T,
+pub(crate) struct Metric<'a> {
+    pub name: &'a [u8],
     pub item: u32,
     pub ty: i32,
     pub semantics: i32,
     pub units: u32,
     /// Serial number of the instance domain.
     pub serial: u32,
-    pub help: [Option<T>; 2],
+    pub help: Help<'a>,
 }
 
-impl<T> Metric<T> {
+/// What a start needs to know of all items.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// Number of help texts.
+    pub helps: usize,
+    /// Whether all names are valid and short enough for version 1, and all metrics have one number each: they have a valid
+    /// type other than string, and no instance domain.
+    pub plain: bool,
+}
+
+impl Facts {
+    pub(crate) const NONE: Facts = Facts { helps: 0, plain: true };
+
+    /// Adds an item with a name of this length.
     #[inline(always)]
-    pub(crate) fn map<R>(self, mut map: impl FnMut(T) -> R) -> Metric<R> {
-        let Metric { name, item, ty, semantics, units, serial, help: [short, long] } = self;
-        let help = [short.map(&mut map), long.map(&mut map)];
-        Metric { name: map(name), item, ty, semantics, units, serial, help }
+    pub(crate) fn with_name(self, len: usize) -> Facts {
+        Facts { plain: self.plain & (1..NAME_LEN).contains(&len), ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_metric(self, metric: &Metric<'_>) -> Facts {
+        let Facts { helps, plain } = self.with_name(metric.name.len());
+        let [short, long] = metric.help.map(|text| usize::from(text.is_some()));
+        let plain = plain & TYPES.contains(&metric.ty) & (metric.ty != i32::from(STRING)) & is_singular(metric.serial);
+        Facts { helps: helps + short + long, plain }
     }
 }
 
@@ -46,6 +67,7 @@ pub(crate) struct Items<T> {
     /// Number of bytes of the last block that have items.
     used: usize,
     full: Vec<Vec<u8>>,
+    facts: Facts,
     kind: PhantomData<T>,
 }
 
@@ -66,14 +88,6 @@ impl<const N: usize> Lens<N> {
         Lens(texts.map(|text| text.map_or(NONE, |text| kept(text).len() as u16)))
     }
 
-    /// Skips the texts of the next item, and returns their lengths.
-    #[inline(always)]
-    fn skip(self, texts: &mut &[u8]) -> [Option<usize>; N] {
-        let lens = self.0.map(|len| (len != NONE).then_some(usize::from(len)));
-        *texts = texts.get(lens.iter().flatten().sum()..).unwrap_or_default();
-        lens
-    }
-
     /// Takes the texts of the next item.
     #[inline(always)]
     fn take<'a>(self, texts: &mut &'a [u8]) -> [Option<&'a [u8]>; N] {
@@ -87,11 +101,15 @@ impl<const N: usize> Lens<N> {
 
 impl<T> Items<T> {
     pub(crate) fn new() -> Items<T> {
-        Items { count: 0, last: Vec::new(), used: 0, full: Vec::new(), kind: PhantomData }
+        Items { count: 0, last: Vec::new(), used: 0, full: Vec::new(), facts: Facts::NONE, kind: PhantomData }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.count
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts
     }
 
     /// Appends an item: its numbers, the lengths of its texts, and the texts.
@@ -139,12 +157,11 @@ impl<T> Items<T> {
         Ok(())
     }
 
-    /// Calls `each` with the numbers of all items and what `take` returns of their texts, up to the first error.
+    /// Calls `each` with the numbers and texts of all items, up to the first error.
     #[inline(always)]
-    fn try_each<'a, const M: usize, const N: usize, R, E>(
+    fn try_each<'a, const M: usize, const N: usize, E>(
         &'a self,
-        take: impl Fn(Lens<N>, &mut &'a [u8]) -> [Option<R>; N],
-        mut each: impl FnMut([u32; M], [Option<R>; N]) -> Result<(), E>,
+        mut each: impl FnMut([u32; M], [Option<&'a [u8]>; N]) -> Result<(), E>,
     ) -> Result<(), E> {
         let last = self.last.get(..self.used).unwrap_or_default();
         for mut rest in self.full.iter().map(Vec::as_slice).chain([last]) {
@@ -153,7 +170,7 @@ impl<T> Items<T> {
                 let (words, halves) = head.split_at(4 * M);
                 let numbers = std::array::from_fn(|at| words.get(4 * at..).map_or(0, first_word));
                 let lens = Lens(std::array::from_fn(|at| halves.get(2 * at..).map_or(NONE, first_half)));
-                each(numbers, take(lens, &mut rest))?;
+                each(numbers, lens.take(&mut rest))?;
             }
         }
         Ok(())
@@ -166,6 +183,7 @@ pub(crate) fn copy(place: &mut [u8], text: &[u8]) {
     match text.len() {
         4..8 => copy_ends::<4>(place, text),
         8..=16 => copy_ends::<8>(place, text),
+        17..=32 => copy_ends::<16>(place, text),
         _ => place.copy_from_slice(text),
     }
 }
@@ -194,29 +212,22 @@ pub(crate) enum OwnMetric {}
 
 impl Items<OwnMetric> {
     #[inline(always)]
-    pub(crate) fn push_metric(&mut self, metric: &Metric<&[u8]>) -> Result<(), i32> {
+    pub(crate) fn push_metric(&mut self, metric: &Metric<'_>) -> Result<(), i32> {
         let Metric { name, item, ty, semantics, units, serial, help: [short, long] } = *metric;
-        self.push([item, ty as u32, semantics as u32, units, serial], [Some(name), short, long])
+        self.push([item, ty as u32, semantics as u32, units, serial], [Some(name), short, long])?;
+        self.facts = self.facts.with_metric(metric);
+        Ok(())
     }
 
     /// Calls `each` with all metrics, up to the first error.
     #[inline(always)]
-    pub(crate) fn try_each_metric<'a, E>(
-        &'a self,
-        mut each: impl FnMut(Metric<&'a [u8]>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.try_each(Lens::take, |numbers, texts| each(metric(numbers, texts)))
-    }
-
-    /// Calls `each` with all metrics and the lengths of their texts in bytes, up to the first error.
-    #[inline(always)]
-    pub(crate) fn try_each_len<E>(&self, mut each: impl FnMut(Metric<usize>) -> Result<(), E>) -> Result<(), E> {
-        self.try_each(Lens::skip, |numbers, lens| each(metric(numbers, lens)))
+    pub(crate) fn try_each_metric<'a, E>(&'a self, mut each: impl FnMut(Metric<'a>) -> Result<(), E>) -> Result<(), E> {
+        self.try_each(|numbers, texts| each(metric(numbers, texts)))
     }
 }
 
 #[inline(always)]
-fn metric<T: Default>(numbers: [u32; 5], texts: [Option<T>; 3]) -> Metric<T> {
+fn metric<'a>(numbers: [u32; 5], texts: [Option<&'a [u8]>; 3]) -> Metric<'a> {
     let ([item, ty, semantics, units, serial], [name, short, long]) = (numbers, texts);
     let (name, ty, semantics) = (name.unwrap_or_default(), ty as i32, semantics as i32);
     Metric { name, item, ty, semantics, units, serial, help: [short, long] }
@@ -229,7 +240,9 @@ pub(crate) enum OwnInstance {}
 impl Items<OwnInstance> {
     #[inline(always)]
     pub(crate) fn push_instance(&mut self, id: i32, name: &[u8]) -> Result<(), i32> {
-        self.push([id as u32], [Some(name)])
+        self.push([id as u32], [Some(name)])?;
+        self.facts = self.facts.with_name(name.len());
+        Ok(())
     }
 
     /// Calls `each` with the identifiers and names of all instances, up to the first error.
@@ -238,7 +251,7 @@ impl Items<OwnInstance> {
         &'a self,
         mut each: impl FnMut(i32, &'a [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.try_each(Lens::take, |[id], [name]| each(id as i32, name.unwrap_or_default()))
+        self.try_each(|[id], [name]| each(id as i32, name.unwrap_or_default()))
     }
 }
 
@@ -285,19 +298,11 @@ mod tests {
         let kept = all.map(|texts| texts.map(|text| text.map(kept)));
         let expected: Vec<_> = (0..300).flat_map(|number| kept.map(|texts| ([number, u32::MAX], texts))).collect();
         let mut found = Vec::new();
-        let all: Result<(), ()> = items.try_each(Lens::take, |numbers, texts| {
+        let all: Result<(), ()> = items.try_each(|numbers: [u32; 2], texts| {
             found.push((numbers, texts));
             Ok(())
         });
-        let mut lens = Vec::new();
-        let skipped: Result<(), ()> = items.try_each(Lens::skip, |numbers: [u32; 2], texts| {
-            lens.push((numbers, texts));
-            Ok(())
-        });
-        assert!(all.is_ok() && skipped.is_ok());
-        let len = |texts: [Option<&[u8]>; 3]| texts.map(|text| text.map(<[u8]>::len));
-        assert!(lens.iter().copied().eq(expected.iter().map(|(numbers, texts)| (*numbers, len(*texts)))));
-        assert!(found == expected && items.len() == 900 && items.full.len() > 10);
+        assert!(all.is_ok() && found == expected && items.len() == 900 && items.full.len() > 10);
         let help = OwnHelp::new([None, Some(&long)]);
         assert_eq!(help.lend(), [None, Some(&long[..STRING_LEN])]);
     }

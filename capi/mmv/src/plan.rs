@@ -4,10 +4,10 @@ use libc::{E2BIG, EINVAL, ENOMEM, ESRCH};
 use mmv::format::{NAME_LEN, STRING_LEN, Version, is_singular};
 
 use crate::label::Label;
-use crate::own::{Help, Items, Metric, OwnInstance, OwnMetric};
+use crate::own::{Facts, Help, Items, Metric, OwnInstance, OwnMetric};
 
 /// Code of the lowest and the highest type (`MMV_TYPE_NOSUPPORT`, `MMV_TYPE_ELAPSED`).
-const TYPES: std::ops::RangeInclusive<i32> = -1..=9;
+pub(crate) const TYPES: std::ops::RangeInclusive<i32> = -1..=9;
 
 /// Contents of a file.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) enum Metrics<'a> {
     /// Items of a registry.
     Kept(&'a Items<OwnMetric>),
     /// Items in arrays of the program.
-    Read(Vec<Metric<&'a [u8]>>),
+    Read(Vec<Metric<'a>>),
 }
 
 impl<'a> Metrics<'a> {
@@ -51,19 +51,17 @@ impl<'a> Metrics<'a> {
 
     /// Calls `each` with all metrics, up to the first error.
     #[inline]
-    pub(crate) fn try_each<E>(&self, each: impl FnMut(Metric<&'a [u8]>) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn try_each<E>(&self, each: impl FnMut(Metric<'a>) -> Result<(), E>) -> Result<(), E> {
         match self {
             Metrics::Kept(all) => all.try_each_metric(each),
             Metrics::Read(all) => all.iter().copied().try_for_each(each),
         }
     }
 
-    /// Calls `each` with all metrics and the lengths of their texts, up to the first error.
-    #[inline]
-    fn try_each_len<E>(&self, mut each: impl FnMut(Metric<usize>) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn facts(&self) -> Facts {
         match self {
-            Metrics::Kept(all) => all.try_each_len(each),
-            Metrics::Read(all) => all.iter().try_for_each(|metric| each(metric.map(<[u8]>::len))),
+            Metrics::Kept(all) => all.facts(),
+            Metrics::Read(all) => all.iter().fold(Facts::NONE, |facts, metric| facts.with_metric(metric)),
         }
     }
 }
@@ -92,6 +90,13 @@ impl<'a> Instances<'a> {
         }
     }
 
+    fn facts(&self) -> Facts {
+        match self {
+            Instances::Kept(all) => all.facts(),
+            Instances::Read(all) => all.iter().fold(Facts::NONE, |facts, (_, name)| facts.with_name(name.len())),
+        }
+    }
+
     /// Calls `each` with the identifiers and names of all instances, up to the first error.
     #[inline]
     pub(crate) fn try_each<E>(&self, mut each: impl FnMut(i32, &'a [u8]) -> Result<(), E>) -> Result<(), E> {
@@ -104,37 +109,38 @@ impl<'a> Instances<'a> {
 
 impl Plan<'_> {
     /// Checks the plan and returns the version of its file, or the code of the error that C's library reports. Calls
-    /// `each` with each metric and the index of its instance domain.
+    /// `each` with the type of each metric and the index of its instance domain, unless the metrics are
+    /// [plain](Facts::plain).
     pub(crate) fn check(
         &self,
-        mut each: impl FnMut(&Metric<usize>, Option<usize>) -> Result<(), i32>,
+        facts: &Facts,
+        mut each: impl FnMut(u8, Option<usize>) -> Result<(), i32>,
     ) -> Result<Version, i32> {
         let mut has_long_names = false;
-        let mut check_name = |len| {
-            if len == 0 {
-                return Err(EINVAL);
-            }
-            has_long_names |= len >= NAME_LEN;
-            fits(len)
+        let mut check_name = |name: &[u8]| {
+            has_long_names |= name.len() >= NAME_LEN;
+            if name.is_empty() { Err(EINVAL) } else { fits(name.len()) }
         };
         for indom in &self.indoms {
             if is_singular(indom.serial) {
                 return Err(ESRCH);
             }
             indom.help.iter().flatten().try_for_each(|text| fits(text.len()))?;
-            if self.names == Names::Pointers {
-                indom.instances.try_each(|_, name| check_name(name.len()))?;
+            if self.names == Names::Pointers && !indom.instances.facts().plain {
+                indom.instances.try_each(|_, name| check_name(name))?;
             }
         }
-        let serials = self.by_serial()?;
-        self.metrics.try_each_len(|metric| {
-            if !TYPES.contains(&metric.ty) {
-                return Err(EINVAL);
-            }
-            check_name(metric.name)?;
-            let indom = if is_singular(metric.serial) { None } else { Some(serials.find(metric.serial).ok_or(ESRCH)?) };
-            each(&metric, indom)
-        })?;
+        if !facts.plain {
+            let serials = self.by_serial()?;
+            self.metrics.try_each(|metric| {
+                if !TYPES.contains(&metric.ty) {
+                    return Err(EINVAL);
+                }
+                check_name(metric.name)?;
+                let singular = is_singular(metric.serial);
+                each(metric.ty as u8, if singular { None } else { Some(serials.find(metric.serial).ok_or(ESRCH)?) })
+            })?;
+        }
         Ok(match (self.labelled, self.names) {
             (true, _) => Version::V3,
             (false, Names::Pointers) if has_long_names => Version::V2,

@@ -203,7 +203,7 @@ impl Registry {
     }
 
     #[inline]
-    pub(crate) fn add_metric(&mut self, metric: &Metric<&[u8]>) -> Result<(), i32> {
+    pub(crate) fn add_metric(&mut self, metric: &Metric<'_>) -> Result<(), i32> {
         self.metrics.push_metric(metric)
     }
 

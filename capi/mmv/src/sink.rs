@@ -104,18 +104,6 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Appends as much of a text as fits into `ROOM` bytes with a terminating NUL, padded with NULs.
-    #[inline(always)]
-    pub(crate) fn put_text<const ROOM: usize>(&mut self, text: &[u8]) -> io::Result<()> {
-        let text = text.get(..ROOM - 1).unwrap_or(text);
-        let place = self.place::<ROOM>()?;
-        *place = [0; ROOM];
-        if let Some(place) = place.get_mut(..text.len()) {
-            copy(place, text);
-        }
-        Ok(())
-    }
-
     /// Appends a string: as much of a text as fits into its bytes with a terminating NUL, padded with NULs.
     #[inline(always)]
     pub(crate) fn put_string(&mut self, text: &[u8]) -> io::Result<()> {
@@ -157,6 +145,16 @@ impl<'a> Sink<'a> {
     }
 }
 
+/// Copies as much of a text as fits into a place with a terminating NUL, padded with NULs.
+#[inline(always)]
+pub(crate) fn put_text(place: &mut [u8], text: &[u8]) {
+    place.fill(0);
+    let len = text.len().min(place.len().saturating_sub(1));
+    if let (Some(place), Some(text)) = (place.get_mut(..len), text.get(..len)) {
+        copy(place, text);
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -185,9 +183,9 @@ mod tests {
                 place[..kept.len()].copy_from_slice(kept);
                 expected.extend(place);
             }
-            sink.put_text::<8>(b"0123456789").unwrap();
+            put_text(sink.place::<8>().unwrap(), b"0123456789");
             expected.extend(*b"0123456\0");
-            sink.put_text::<8>(b"01").unwrap();
+            put_text(sink.place::<8>().unwrap(), b"01");
             expected.extend(*b"01\0\0\0\0\0\0");
             sink.finish().unwrap();
         }

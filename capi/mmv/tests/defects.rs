@@ -359,3 +359,25 @@ fn files_are_in_the_directory_of_pcp() {
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o644);
 }
+
+/// Programs may load the library a second time from another path, for instance with a plug-in.
+#[test]
+fn two_copies_have_their_own_exports() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy.so");
+    fs::copy(common::own_path(), &copy).unwrap();
+    let (file, path) = (name(dir.path(), "file"), dir.path().join("file"));
+    Child::new(|| unsafe {
+        // The first copy's functions come first in the search for a name, as those of a library that the program is linked with.
+        let first = Mmv::load_global(&common::own_path());
+        let second = Mmv::load(&copy);
+        let handle = start(&second, file, 0);
+        (second.mmv_stats_add)(handle, text("count"), null(), 3.0);
+        (second.mmv_stats_set)(handle, text("color"), text("red"), 4.0);
+        assert!(value(&first, handle, "count").is_null());
+        let red = (second.mmv_lookup_value_desc)(handle, text("color"), text("red"));
+        let words = [value(&second, handle, "count"), red].map(|value| word(&path, offset(handle, value)));
+        assert_eq!(words, [3, 4]);
+    })
+    .ends();
+}

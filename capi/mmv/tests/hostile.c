@@ -82,10 +82,40 @@ __attribute__((noreturn)) static void *start_and_stop(void *name)
     }
 }
 
-/* Threads are cancelled while they start and stop exports. */
+/* The first look-up and the first label of a thread may wait for random numbers, which is a cancellation point. */
+__attribute__((noreturn)) static void *look_up_and_label(void *handle)
+{
+    mmv_registry_t *registry = describe("labelled");
+
+    pthread_cancel(pthread_self());
+    mmv_lookup_value_desc(handle, "m", NULL);
+    mmv_stats_add_registry_label(registry, "label", "{\"of\":1}", MMV_MAP_TYPE, 0);
+    mmv_stats_free(registry);
+    pthread_testcancel();
+    _exit(1);
+}
+
+static void *label(void *unused)
+{
+    mmv_registry_t *registry = describe("labelled");
+
+    pthread_cancel(pthread_self());
+    mmv_stats_add_registry_label(registry, "label", "{\"of\":1}", MMV_MAP_TYPE, 0);
+    mmv_stats_free(registry);
+    return unused;
+}
+
+/* Threads are cancelled while they start and stop exports, and before look-ups and labels. */
 static void cancelled(int round)
 {
     pthread_t threads[2];
+
+    running = start("looked up", 2);
+    pthread_create(&threads[0], NULL, look_up_and_label, running);
+    pthread_create(&threads[1], NULL, label, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    mmv_stats_stop("looked up", running);
 
     for (int i = 0; i < 2; i++)
         pthread_create(&threads[i], NULL, start_and_stop, i ? "one" : "two");

@@ -11,6 +11,7 @@ mod clock;
 mod control;
 mod memory;
 mod options;
+mod output;
 mod supervisor;
 mod wire;
 

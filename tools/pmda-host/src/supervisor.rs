@@ -5,8 +5,9 @@
 //! with a daemon of the agent. The word [`Phase`] in shared memory shows which of the two processes has the connection,
 //! and whether pmcd waits for an answer.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+mod startup;
+
+use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
@@ -15,24 +16,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags};
-use pcp_pdu::handshake::{Features, VERSION, encode_creds};
+use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::{Pdu, PduType};
 use pmapi::Error;
 use pmapi::backoff::Backoff;
-use pmda::{Failure, Program, SessionError};
-use signal_hook::consts::SIGCHLD;
+use pmda::{Failure, Program};
 use tracing::{info, warn};
 
-use crate::child::{AgentProcess, Ending, adopt_orphans, catch_termination, inherited};
+use crate::child::{AgentProcess, Ending, catch_termination};
 use crate::clients::Clients;
 use crate::clock::now;
 use crate::control::Message;
 use crate::memory::{Phase, Shared};
-use crate::options::Options;
-use crate::wire::{Stream, read_body, read_header, refusal, wait, write_error};
+use crate::output::Output;
+use crate::wire::{Stream, read_body, read_header, refusal, wait};
 
 /// Pauses before the agent is restarted, after repeated failures.
 const PAUSES: [Duration; 8] = [
@@ -47,8 +46,6 @@ const PAUSES: [Duration; 8] = [
 ];
 /// Time without failures after which the pauses begin again with the first one.
 const STABLE: Duration = PAUSES[7];
-/// Time for loading the agent before pmcd gets the version, for which it waits three seconds.
-const PROMPT: Duration = Duration::from_secs(2);
 /// Longest time for loading the agent.
 const LOAD: Duration = Duration::from_secs(30);
 /// Longest time for which a call may continue after pmcd was answered in place of the agent.
@@ -57,9 +54,6 @@ const LATE: Duration = Duration::from_secs(30);
 /// Time for the process with the agent to end after pmcd has closed the connection. A process that the agent has forked may
 /// read the end of file in its place.
 const CLOSED: Duration = Duration::from_secs(5);
-
-/// Size of the pipe to pmcd, in bytes: the largest that users may set by default.
-const PIPE: i32 = 1 << 20;
 
 /// Stage of the process with the agent.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +64,11 @@ enum Stage {
     Loading(Instant),
     /// The agent is loaded, and pmcd has not greeted yet.
     Loaded,
+    /// The process is to get the connection when pmcd has read enough for a further PDU.
+    Due {
+        /// Whether the agent has returned from a call that took too long.
+        late: bool,
+    },
     /// The process has the connection.
     Serving,
     /// The agent has not returned from a call that took too long.
@@ -88,7 +87,7 @@ pub(crate) struct Supervisor<'a> {
     patience: Duration,
     program: &'a Program,
     input: Stream,
-    output: Stream,
+    output: Output,
     shared: Shared,
     /// Descriptors for the process with the agent.
     inherited: [i32; 3],
@@ -116,44 +115,6 @@ pub(crate) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Creates a supervisor for the agent that the options name.
-    ///
-    /// # Errors
-    /// The errors of the system for a signal handler, a socket, or the shared memory.
-    pub(crate) fn new(options: &Options, program: &'a Program, input: File, output: File) -> io::Result<Self> {
-        let shared = Shared::create()?;
-        let inherited = [inherited(&input)?, inherited(&output)?, inherited(shared.file())?];
-        let (ended, signalled) = UnixStream::pair()?;
-        ended.set_nonblocking(true)?;
-        // A large answer then goes to pmcd at once, instead of in parts that each need a change of process. Sockets
-        // refuse this. A pipe keeps its size if the user's pipes already take too much memory.
-        let _ = fcntl(&output, FcntlArg::F_SETPIPE_SZ(PIPE));
-        adopt_orphans()?;
-        signal_hook::low_level::pipe::register(SIGCHLD, signalled.try_clone()?)?;
-        Ok(Supervisor {
-            name: options.name(),
-            entry: options.entry(),
-            patience: options.patience,
-            program,
-            input: Stream::new(input),
-            output: Stream::new(output),
-            shared,
-            inherited,
-            ended,
-            signalled,
-            terminated: Arc::default(),
-            process: None,
-            stage: Stage::Gone(Instant::now()),
-            since: Instant::now(),
-            look: None,
-            closed: None,
-            refused: false,
-            features: Features::default(),
-            clients: Clients::default(),
-            backoff: Backoff::default(),
-        })
-    }
-
     /// Serves pmcd until it closes the connection.
     ///
     /// # Errors
@@ -162,7 +123,7 @@ impl<'a> Supervisor<'a> {
         self.features = self.load()?;
         let mut creds = Vec::new();
         encode_creds(&mut creds, std::process::id() as i32, self.features)?;
-        self.output.write_all(&creds).map_err(SessionError::Write)?;
+        self.output.write(&creds)?;
         if !self.greet()? {
             return Ok(());
         }
@@ -172,50 +133,6 @@ impl<'a> Supervisor<'a> {
         catch_termination(&self.terminated, &self.signalled)?;
         while !self.terminated.load(Relaxed) && self.turn()? {}
         Ok(())
-    }
-
-    /// Starts the first process, and returns the features of its agent. If loading takes long, returns features with
-    /// all attributes of clients, because pmcd does not wait.
-    fn load(&mut self) -> Result<Features, Failure> {
-        self.start()?;
-        let until = Instant::now() + PROMPT;
-        loop {
-            if let Some(process) = &mut self.process {
-                match process.control.poll() {
-                    Ok(Some(Message::Loaded(features))) => {
-                        self.stage = Stage::Loaded;
-                        return Ok(features & (Features::AUTHORIZE | Features::CONTAINER));
-                    }
-                    Ok(Some(Message::Failed(reason))) => return Err(reason.into()),
-                    Ok(Some(_)) => {}
-                    Err(e) if e.kind() == ErrorKind::WouldBlock && Instant::now() < until => {
-                        wait(&mut [PollFd::new(process.control.as_fd(), PollFlags::POLLIN)], Some(until))?;
-                    }
-                    Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                        warn!("{}: {} has not returned for {PROMPT:?}", self.name, self.entry);
-                        return Ok(Features::AUTHORIZE | Features::CONTAINER);
-                    }
-                    Ok(None) | Err(_) => {
-                        let status = self.process.take().and_then(AgentProcess::end);
-                        return Err(format!("{} has ended the process: {}", self.entry, Ending(status)).into());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reads the CREDS PDU of pmcd; false at the end of file.
-    fn greet(&mut self) -> Result<bool, Failure> {
-        let mut pdu = Vec::new();
-        let Some(header) = read_header(&mut self.input, &mut pdu)? else { return Ok(false) };
-        read_body(&mut self.input, header, &mut pdu)?;
-        match Pdu::decode(header, &pdu) {
-            Ok(Pdu::Creds(creds)) => match creds.version() {
-                Some((VERSION, _)) | None => Ok(true),
-                Some((version, _)) => Err(SessionError::Version(version).into()),
-            },
-            _ => Err(SessionError::Greeting(header.pdu).into()),
-        }
     }
 
     fn start(&mut self) -> Result<(), Failure> {
@@ -229,6 +146,7 @@ impl<'a> Supervisor<'a> {
     fn turn(&mut self) -> Result<bool, Failure> {
         self.program.tick();
         let asked = self.wait()?;
+        self.output.flush()?;
         // Only that something has come matters.
         if let (Ok(_), Some(process)) = ((&self.ended).read(&mut [0; 64]), &mut self.process) {
             process.reap_orphans();
@@ -248,24 +166,29 @@ impl<'a> Supervisor<'a> {
             return Ok(false);
         }
         self.timers()?;
-        if asked && !matches!(self.stage, Stage::Serving) {
+        if let Stage::Due { .. } = self.stage {
+            self.give()?;
+        } else if asked && !matches!(self.stage, Stage::Serving) {
             return self.answer();
         }
         Ok(true)
     }
 
     /// Waits for the process or the next deadline, and also for pmcd if the supervisor has the connection. Returns
-    /// whether pmcd has sent something.
+    /// whether pmcd has sent something. While pmcd does not read, no further request is read, so that few answers wait.
     fn wait(&mut self) -> Result<bool, Failure> {
         let until = match self.stage {
             Stage::Gone(at) | Stage::Loading(at) | Stage::Late { until: at, .. } => Some(at),
-            Stage::Serving | Stage::Loaded => self.look,
+            Stage::Serving | Stage::Loaded | Stage::Due { .. } => self.look,
         };
         let until = until.into_iter().chain(self.closed).min();
         let serves = matches!(self.stage, Stage::Serving);
         let mut fds = vec![PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.process.as_ref().map(|process| PollFd::new(process.control.as_fd(), PollFlags::POLLIN)));
+        let full = self.output.waits() || matches!(self.stage, Stage::Due { .. });
+        fds.extend(full.then(|| PollFd::new(self.output.as_fd(), PollFlags::POLLOUT)));
         let watched = match (serves, self.closed) {
+            (false, _) if full => None,
             (false, _) => Some(PollFlags::POLLIN),
             (true, None) => Some(PollFlags::from_bits_retain(libc::POLLRDHUP)),
             (true, Some(_)) => None,
@@ -324,7 +247,13 @@ impl<'a> Supervisor<'a> {
     /// Gives the connection to the process, together with the data that its agent lacks.
     fn give(&mut self) -> Result<(), Failure> {
         let Some(process) = &self.process else { return Ok(()) };
-        let late = matches!(self.stage, Stage::Late { .. });
+        let late = matches!(self.stage, Stage::Late { .. } | Stage::Due { late: true });
+        // The process writes its answers after the errors.
+        if !self.output.has_room()? {
+            self.look = None;
+            self.stage = Stage::Due { late };
+            return Ok(());
+        }
         let pdus = if late { self.clients.take_missed() } else { self.clients.all() };
         // If the process has ended, the next turn notices.
         if !process.control.send_clients(pdus) {
@@ -332,7 +261,7 @@ impl<'a> Supervisor<'a> {
             return Ok(());
         }
         if std::mem::take(&mut self.refused) {
-            write_error(&mut self.output, Error::PMDAREADY)?;
+            self.output.error(Error::PMDAREADY)?;
         }
         self.look = None;
         self.shared.rest();
@@ -388,7 +317,7 @@ impl<'a> Supervisor<'a> {
     /// Clients get the same error when an agent is not ready.
     fn refuse(&mut self, request: PduType) -> Result<(), Failure> {
         let refusal = if self.features.is_empty() { refusal(request) } else { Error::AGAIN };
-        write_error(&mut self.output, refusal)?;
+        self.output.error(refusal)?;
         self.refused |= refusal == Error::PMDANOTREADY;
         Ok(())
     }

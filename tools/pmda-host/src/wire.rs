@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pcp_pdu::handshake::encode_error;
-use pcp_pdu::{FROM_AGENT, FrameError, HEADER, Header, PduType};
+use pcp_pdu::{FrameError, HEADER, Header, PduType};
 use pmapi::Error;
 use pmda::SessionError;
 
@@ -150,13 +149,6 @@ pub(crate) fn refusal(request: PduType) -> Error {
         PduType::PMNS_NAMES | PduType::PMNS_IDS | PduType::PMNS_CHILD | PduType::PMNS_TRAVERSE => Error::AGAIN,
         _ => Error::PMDANOTREADY,
     }
-}
-
-/// Writes an ERROR PDU.
-pub(crate) fn write_error(output: &mut impl Write, error: Error) -> Result<(), SessionError> {
-    let mut pdu = Vec::new();
-    encode_error(&mut pdu, FROM_AGENT, Err(error)).map_err(|e| SessionError::Write(io::Error::other(e)))?;
-    output.write_all(&pdu).map_err(SessionError::Write)
 }
 
 /// Waits for one of the descriptors, until a time at most.

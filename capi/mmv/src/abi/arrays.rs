@@ -99,7 +99,7 @@ fn collected<T>(items: impl ExactSizeIterator<Item = Result<T, i32>>) -> Result<
 pub(super) unsafe fn metrics<'a, N: CName + 'a>(
     pointer: *const CMetric<N>,
     count: i32,
-) -> Result<Vec<Metric<&'a [u8]>>, i32> {
+) -> Result<Vec<Metric<'a>>, i32> {
     let count = usize::try_from(count).map_err(|_| EINVAL)?;
     // SAFETY: by this function's contract.
     let all = unsafe { elements(pointer, count) }?;

@@ -195,6 +195,8 @@ unsafe fn add_label(
     ty: c_int,
     optional: c_int,
 ) -> c_int {
+    // The check of the text needs random numbers, which come from a cancellation point.
+    let _whole = KeepThread::new();
     add_to(registry, |registry| {
         // SAFETY: by this function's contract.
         let (name, value) = unsafe { (text(name).ok_or(EINVAL)?, text(value).ok_or(EINVAL)?) };

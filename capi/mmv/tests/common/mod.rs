@@ -12,7 +12,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 pub type Pointer = *mut c_void;
 pub type Text = *const c_char;
@@ -85,7 +85,16 @@ macro_rules! functions {
 
         impl Mmv {
             pub fn load(path: &Path) -> Mmv {
-                let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+                Mmv::load_as(path, RTLD_LOCAL)
+            }
+
+            /// Loads a library in which other libraries search names.
+            pub fn load_global(path: &Path) -> Mmv {
+                Mmv::load_as(path, RTLD_GLOBAL)
+            }
+
+            fn load_as(path: &Path, scope: c_int) -> Mmv {
+                let library = unsafe { Library::open(Some(path), RTLD_NOW | scope) };
                 let library = library.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
                 Mmv {
                     $($name: *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }.unwrap(),)*
