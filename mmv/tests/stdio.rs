@@ -96,6 +96,8 @@ fn a_user_without_the_right_learns_who_has_it() {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
         Child::new(|| {
             dup2_stderr(fs::File::create(&told).unwrap()).unwrap();
+            nix::unistd::setgroups(&[]).unwrap();
+            nix::unistd::setgid(nix::unistd::Gid::from_raw(65534)).unwrap();
             nix::unistd::setuid(nix::unistd::Uid::from_raw(65534)).unwrap();
             start_in(dir.path());
         })

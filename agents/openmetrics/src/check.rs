@@ -29,7 +29,7 @@ const LINES: usize = 20;
 
 /// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
 ///
-/// The exit code is 1 if there is no document, or the agent would not read all of it.
+/// The exit code is 1 if there is no document, a line is refused, or something is left out.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
     if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
@@ -66,7 +66,10 @@ fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String
     if sample.left_out > 0 {
         let _ = writeln!(out, "\n{} metrics and instances are left out: there are too many", sample.left_out);
     }
-    let Some((line, reason)) = &sample.refused else { return Ok((out, ExitCode::SUCCESS)) };
+    let Some((line, reason)) = &sample.refused else {
+        let is_whole = sample.left_out == 0;
+        return Ok((out, if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }));
+    };
     let _ = writeln!(out, "\nline {line} is refused: {reason}\nIt has no value, and neither do the lines after it.");
     Ok((out, ExitCode::FAILURE))
 }

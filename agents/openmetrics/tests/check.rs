@@ -78,3 +78,11 @@ fn lines_that_are_refused() {
         assert!(code == Some(1) && text.contains(reason), "{subject}: {text}");
     }
 }
+
+#[test]
+fn what_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines: String = (0..1100).map(|n| format!("m{n} 1\n")).collect();
+    let (code, text) = check(&write(&dir.path().join("document"), &lines, 0o644));
+    assert!(code == Some(1) && text.contains(" are left out: there are too many"), "{text}");
+}
