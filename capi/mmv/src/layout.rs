@@ -15,15 +15,12 @@ use mmv::format::{
     TOC_LEN, Toc, VALUE_LEN, ValueRecord, Version,
 };
 
-use crate::own::Help;
+use crate::facts::{Help, STRING};
 use crate::plan::Plan;
 use crate::sink::{Sink, put_text};
 
 /// Length of the record of a metric without its name, in bytes.
 const METRIC_REST: usize = 40;
-
-/// Code of a type whose values are strings (`MMV_TYPE_STRING`).
-pub(crate) const STRING: u8 = 6;
 
 /// Offset of a section, and the number of its records.
 #[derive(Clone, Copy, Debug)]
@@ -103,12 +100,11 @@ impl Layout {
             groups.push(Group { first: first as u32, count: count as u32, indom, ty });
             Ok(())
         })?;
-        let metric_helps = facts.helps;
         let types = types(groups.as_deref().unwrap_or_default(), all)?;
         let instances = spans.iter().map(|(_, count)| count).sum();
         let names = if version == Version::V1 { 0 } else { instances + plan.metrics.len() };
         let indom_helps: usize = plan.indoms.iter().map(|indom| indom.help.iter().flatten().count()).sum();
-        let strings = names + texts + metric_helps + indom_helps;
+        let strings = names + texts + facts.helps + indom_helps;
 
         let tocs = 2 + 2 * usize::from(!plan.indoms.is_empty()) + usize::from(strings > 0);
         let tocs = tocs + usize::from(!plan.labels.is_empty());
@@ -138,7 +134,7 @@ impl Layout {
             spans,
             types,
             texts,
-            metric_helps,
+            metric_helps: facts.helps,
         })
     }
 

@@ -10,6 +10,7 @@
 //! error.
 
 mod abi;
+mod facts;
 mod file;
 mod fork;
 mod handle;

@@ -1,55 +1,11 @@
-//! Metrics, and those of a registry, which has copies of all texts: a program may change or free its own.
+//! The metrics and instances of a registry, which has copies of all texts: a program may change or free its own.
 
 use std::marker::PhantomData;
 
 use libc::ENOMEM;
-use mmv::format::{NAME_LEN, STRING_LEN, is_singular};
+use mmv::format::STRING_LEN;
 
-use crate::layout::STRING;
-use crate::plan::TYPES;
-
-/// One-line and full help text.
-pub(crate) type Help<'a> = [Option<&'a [u8]>; 2];
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric<'a> {
-    pub name: &'a [u8],
-    pub item: u32,
-    pub ty: i32,
-    pub semantics: i32,
-    pub units: u32,
-    /// Serial number of the instance domain.
-    pub serial: u32,
-    pub help: Help<'a>,
-}
-
-/// What a start needs to know of all items.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
-    /// Number of help texts.
-    pub helps: usize,
-    /// Whether all names are valid and short enough for version 1, and all metrics have one number each: they have a valid
-    /// type other than string, and no instance domain.
-    pub plain: bool,
-}
-
-impl Facts {
-    pub(crate) const NONE: Facts = Facts { helps: 0, plain: true };
-
-    /// Adds an item with a name of this length.
-    #[inline(always)]
-    pub(crate) fn with_name(self, len: usize) -> Facts {
-        Facts { plain: self.plain & (1..NAME_LEN).contains(&len), ..self }
-    }
-
-    #[inline(always)]
-    pub(crate) fn with_metric(self, metric: &Metric<'_>) -> Facts {
-        let Facts { helps, plain } = self.with_name(metric.name.len());
-        let [short, long] = metric.help.map(|text| usize::from(text.is_some()));
-        let plain = plain & TYPES.contains(&metric.ty) & (metric.ty != i32::from(STRING)) & is_singular(metric.serial);
-        Facts { helps: helps + short + long, plain }
-    }
-}
+use crate::facts::{Facts, Help, Metric};
 
 /// Room of a block, in bytes. An item has at most three texts of [`STRING_LEN`] bytes.
 const BLOCK: usize = 5 << 10;

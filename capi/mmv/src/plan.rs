@@ -3,11 +3,9 @@
 use libc::{E2BIG, EINVAL, ENOMEM, ESRCH};
 use mmv::format::{NAME_LEN, STRING_LEN, Version, is_singular};
 
+use crate::facts::{Facts, Help, Metric, TYPES};
 use crate::label::Label;
-use crate::own::{Facts, Help, Items, Metric, OwnInstance, OwnMetric};
-
-/// Code of the lowest and the highest type (`MMV_TYPE_NOSUPPORT`, `MMV_TYPE_ELAPSED`).
-pub(crate) const TYPES: std::ops::RangeInclusive<i32> = -1..=9;
+use crate::own::{Items, OwnInstance, OwnMetric};
 
 /// Contents of a file.
 #[derive(Debug)]

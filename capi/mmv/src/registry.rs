@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use libc::{EDEADLK, EFAULT, EINVAL, ENOMEM};
 
+use crate::facts::{Help, Metric};
 use crate::file;
 use crate::handle::{Handle, Started};
 use crate::label::Label;
-use crate::own::{Help, Items, Metric, OwnHelp, OwnInstance, OwnMetric};
+use crate::own::{Items, OwnHelp, OwnInstance, OwnMetric};
 use crate::plan::{Indom, Instances, Metrics, Names, Plan};
 use crate::sys::{Lock, check_memory};
 

@@ -7,7 +7,7 @@ use libc::{EFAULT, EINVAL, ENOMEM};
 use mmv::format::NAME_LEN;
 
 use super::text::text;
-use crate::own::{Help, Metric};
+use crate::facts::{Help, Metric};
 use crate::plan::{Indom, Instances};
 
 /// `mmv_metric_t` and `mmv_metric2_t`, by their names.

@@ -11,9 +11,9 @@ use libc::{EFAULT, EINVAL};
 
 use super::arrays::{CIndom, CMetric, CName, InPlace, Pointer, help, indoms, metrics};
 use super::text::{guarded, reported, text};
+use crate::facts::Metric;
 use crate::handle::Handle;
 use crate::label::{Label, Level, OPTIONAL, payload};
-use crate::own::Metric;
 use crate::plan::{Metrics, Names, Plan};
 use crate::registry::{self, Registry};
 use crate::sys::{KeepThread, check_memory};
