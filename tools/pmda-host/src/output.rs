@@ -3,12 +3,15 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use pcp_pdu::FROM_AGENT;
 use pcp_pdu::handshake::encode_error;
 use pmapi::Error;
 use pmda::SessionError;
+
+use crate::wire::wait;
 
 /// Bytes that are written at once. A pipe or socket that is ready for writing has room for them: a pipe has a free page,
 /// and a socket an amount that does not depend on what is written.
@@ -70,8 +73,9 @@ impl Output {
     /// Returns whether a write would not wait. If pmcd has closed the connection, it would fail.
     fn is_ready(&self) -> Result<bool, SessionError> {
         let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)];
-        let ready = poll(&mut fds, PollTimeout::ZERO).map_err(|e| SessionError::Write(e.into()))?;
-        Ok(ready > 0)
+        wait(&mut fds, Some(Instant::now())).map_err(SessionError::Write)?;
+        // A signal may have interrupted the call: the supervisor then checks again.
+        Ok(fds.iter().any(|fd| fd.any() == Some(true)))
     }
 }
 

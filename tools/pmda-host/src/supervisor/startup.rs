@@ -70,8 +70,8 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Starts the first process, and returns the features of its agent. If loading takes long, returns features with
-    /// all attributes of clients, because pmcd does not wait.
+    /// Starts the first process, and returns the features of its agent. pmcd does not wait for an agent that takes long to
+    /// load: the returned features then ask for all attributes of clients.
     pub(super) fn load(&mut self) -> Result<Features, Failure> {
         self.start()?;
         let until = Instant::now() + PROMPT;
