@@ -179,10 +179,13 @@ impl Registry {
         let Error::Io { path, source } = error else { return String::new() };
         match (source.kind(), path.parent()) {
             (io::ErrorKind::PermissionDenied, Some(directory)) => {
-                let for_group = directory.metadata().is_ok_and(|directory| directory.mode() & 0o030 == 0o030);
-                let group =
-                    if for_group { "members of the directory's group, and root," } else { "only its owner and root" };
-                format!("; {group} may export")
+                let who = match directory.metadata().map(|directory| directory.mode() & 0o32) {
+                    Ok(0o30) => "members of the directory's group, and root,",
+                    Ok(mode) if mode & 0o22 == 0 => "only its owner and root",
+                    // The reason is another one: a directory above, or a file that is there.
+                    _ => return String::new(),
+                };
+                format!("; {who} may export")
             }
             (io::ErrorKind::NotFound, Some(directory)) => {
                 let another = match self.inner().options.directory {
