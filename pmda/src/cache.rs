@@ -175,14 +175,12 @@ impl<T> Cache<T> {
         Self::strings(indom).opened(config)
     }
 
-    fn opened(self, config: &Config) -> Self {
-        let Cache { indom, .. } = self;
-        let mut cache = self;
-        cache.file = Some(config.var_dir().join("config/pmda").join(indom.to_string()));
-        if let Err(e) = cache.load() {
+    fn opened(mut self, config: &Config) -> Self {
+        self.file = Some(config.var_dir().join("config/pmda").join(self.indom.to_string()));
+        if let Err(e) = self.load() {
             tracing::error!("instance cache: {e}");
         }
-        cache
+        self
     }
 
     /// Gives new instances the lowest free number, instead of the one after the last (`PMDA_CACHE_REUSE`).

@@ -19,6 +19,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use tracing::warn;
 
 mod accounts;
@@ -26,6 +27,12 @@ mod fixed;
 
 pub use accounts::Accounts;
 pub use fixed::FixedLimit;
+
+/// Returns the processor time of this thread; zero if the system does not know it. Other processes have no effect on it,
+/// so a limit on it does not strike because the machine is busy.
+pub fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
 
 /// Counter of what a limit has left out, in total and for each source.
 ///

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
+use crate::limits::processor_time;
 
 /// Work that may take a limited processor time. Time in which the thread waits for a processor does not count.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +24,4 @@ impl Work {
         // The processor time needs a system call, and cannot exceed the elapsed time.
         self.begun.elapsed() > self.limit && processor_time().saturating_sub(self.before) > self.limit
     }
-}
-
-/// Returns the processor time of this thread.
-pub(crate) fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

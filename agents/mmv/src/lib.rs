@@ -20,9 +20,12 @@ use mmv_reader::Help;
 use mmv_reader::collection::{Collection, LabelSubject as Owner};
 use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::time::{ClockId, clock_gettime};
 use pmda::prelude::*;
-use pmda::{Catalog, Features, LabelSubject, Subject, TextKind, limits::Accounts, pmapi};
+use pmda::{
+    Catalog, Features, LabelSubject, Subject, TextKind,
+    limits::{Accounts, processor_time},
+    pmapi,
+};
 
 /// Cluster of the control metrics.
 const CONTROL_CLUSTER: u16 = 0;
@@ -182,11 +185,6 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         Ok(self.files.labels(Owner::Instance(indom, inst)).cloned().unwrap_or_default())
     }
-}
-
-/// Returns the processor time of this thread.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Number of files that stay open between requests.

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::time::ClockId;
 use pmapi::file;
+use pmda::limits::processor_time;
 use tracing::{info, warn};
 
 use crate::body::Limit;
@@ -115,11 +115,6 @@ type State = Option<(u64, i64, i64)>;
 
 fn state(metadata: &Metadata) -> State {
     Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
-}
-
-/// Returns the processor time of this thread; zero if the system does not know it.
-fn processor_time() -> Duration {
-    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map_or(Duration::ZERO, Duration::from)
 }
 
 /// Outcome of a reading.

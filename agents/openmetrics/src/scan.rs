@@ -49,9 +49,9 @@ impl Scans {
         self.wait(most)
     }
 
-    /// Begins a scan if another one may find other sources, and waits shortly for it, if the request may wait. Requests
-    /// wait only once for each scan, and after a change for `longest` at most, if that is given. Returns the sources of a
-    /// scan that has ended, unless it was incomplete.
+    /// Begins a scan if another one may find other sources. If the request may wait, it waits shortly for this scan, once,
+    /// or for `longest` if the directory has changed. Returns the sources of a scan that has ended, unless it was
+    /// incomplete.
     pub(crate) fn refresh(&mut self, now: Instant, may_wait: bool, longest: Option<Duration>) -> Option<Vec<Found>> {
         if self.running.is_some() {
             return self.wait(Duration::ZERO);

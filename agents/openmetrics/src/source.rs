@@ -96,8 +96,8 @@ const PAUSES: [Duration; 6] = [
     Duration::from_secs(15),
 ];
 
-/// After a reading with this processor time or more, the source is not read for [`REST`] times as long. So a server that
-/// sends other names in each long document keeps a processor busy for a part of the time only.
+/// Processor time of a reading after which the source rests for [`REST`] times as long. A server that sends other names
+/// in each long document thus keeps a processor busy for a part of the time only.
 const BUSY: Duration = Duration::from_millis(500);
 const REST: u32 = 3;
 

@@ -18,8 +18,8 @@ const LAST: Duration = Duration::from_secs(60);
 /// Time after which files that could not be written are written again.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Bytes that may be written at once, and in a second after that. A source whose names change all the time would keep the
-/// disk busy otherwise.
+/// Bytes that may be written at once, and bytes per second after that. Otherwise a source whose names change all the time
+/// would keep the disk busy.
 const AT_ONCE: u64 = 64 << 20;
 const PER_SECOND: u64 = 1 << 20;
 /// Bytes that a file counts as, besides its content.

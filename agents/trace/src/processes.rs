@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::Inotify;
 use nix::sys::stat::FileStat;
+use pmda::limits::processor_time;
 use trace::shared_memory::{Claim, ReadError, Reader};
 use tracing::{debug, info, warn};
 
 use crate::events::Events;
 use crate::limits::{Account, Limits};
 use crate::owners::{Files, Owners};
-use crate::rounds::{PASS, processor_time};
+use crate::rounds::PASS;
 use crate::search::{Name, STALE, Search, is_hidden};
 use crate::tags::Tags;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
+use pmda::limits::processor_time;
 
 /// Processor time for the files of one user at a time. When it is used up, the files rest ten times as long as they
 /// took.
@@ -60,11 +60,6 @@ impl Rounds {
         self.spent += processor_time().saturating_sub(start);
         result
     }
-}
-
-/// Returns the processor time of this thread.
-pub(crate) fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

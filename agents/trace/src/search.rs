@@ -20,7 +20,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use trace::shared_memory::Directory;
 use tracing::{debug, info, warn};
 
-use crate::rounds::processor_time;
+use pmda::limits::processor_time;
 
 /// Time without a change after which a hidden or ignored file is removed.
 pub(crate) const STALE: Duration = Duration::from_secs(60);

@@ -14,11 +14,11 @@ use super::{Answer, Engine, MAX_REPLY};
 use crate::agent::Agent;
 use crate::client::Client;
 use crate::limits::FixedLimit;
+use crate::limits::processor_time;
 use crate::log::{Panic, catch};
 use crate::schema::Schema;
 use crate::unserved::Unserved;
 use crate::values::Values;
-use crate::work::processor_time;
 
 impl<A: Agent> Engine<A> {
     pub(super) fn fetch(&mut self, client: Client, fetch: Fetch<'_>) -> Result<Answer> {

@@ -14,7 +14,7 @@ use crate::format::{Flags, ValueRecord, ValueType};
 impl Collection {
     /// Calls `out` with the present values of a metric, in the order of the instances. `wants` selects the instances.
     /// Instances without a value get an error: `PM_ERR_INST`, `PM_ERR_PMID` or, after a failed read, `PM_ERR_GENERIC`.
-    /// They get `PM_ERR_AGAIN` if the request has opened files of the same user 3072 times, because they do not
+    /// They get `PM_ERR_AGAIN` if the request may open no further file of the user, and the file does not
     /// [stay open](Collection::keep_open).
     ///
     /// For a value that the application has not set, in a file with sentinels, `out` is not called.

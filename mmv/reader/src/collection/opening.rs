@@ -32,8 +32,8 @@ impl Opening {
         self.users.clear();
     }
 
-    /// Returns whether a file of a user may be checked now, and counts it. Other files are checked when their values are
-    /// read, and by the next requests.
+    /// Returns whether a file of a user may be checked now. If so, counts the check. A file that may not is checked when
+    /// its values are read, or by one of the next requests.
     pub(super) fn allows_check(&mut self, uid: u32, is_open: bool) -> bool {
         let (own, _) = self.users.entry(uid).or_default();
         let allows = self.checks < CHECKS || *own < LEAST;
