@@ -127,11 +127,30 @@ pub(crate) fn strings() -> Vec<Vec<u8>> {
     made(0..1, |registry, _| {
         let rows = registry.indom("texts").serial(8).register().unwrap();
         let family: Family<Text> = registry.text("texts.all").item(8).over(&rows).unwrap();
-        for row in 0..10_900 {
+        for row in 0..7_000 {
             rows.add_numbered(row, &format!("row {row}")).unwrap();
             family.instance(&format!("row {row}")).unwrap().set(&"x".repeat(250));
         }
     })
+}
+
+/// Returns the same file with the strings in the reverse order.
+pub(crate) fn scattered_strings() -> Vec<Vec<u8>> {
+    let mut files = strings();
+    for bytes in &mut files {
+        let word = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        // The table of contents, whose entries are a kind, a count and an offset; 4 is the kind of the values.
+        let toc = (0..word(bytes, 24)).map(|n| 40 + 16 * n).find(|at| word(bytes, *at) == 4).unwrap();
+        let (count, values) = (word(bytes, toc + 4), word(bytes, toc + 8));
+        let place = |n: usize| values + 32 * n + 8..values + 32 * n + 16;
+        for n in 0..count / 2 {
+            let (first, last) = (place(n), place(count - 1 - n));
+            let text: [u8; 8] = bytes[first.clone()].try_into().unwrap();
+            bytes.copy_within(last.clone(), first.start);
+            bytes[last].copy_from_slice(&text);
+        }
+    }
+    files
 }
 
 /// Returns files with 250 labels each, for one metric, one domain and some instances.

@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     Nested,
     /// Full quotas of strings, in the instances of a metric.
     Strings,
+    /// The same, in an order in which no two strings can be read together.
+    Scattered,
     /// Full quotas of instances of one domain, which change.
     Instances,
     /// Full quotas of instances of one domain with long names of this character, which change.
@@ -49,7 +51,7 @@ pub(crate) enum Kind {
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 19] = [
+pub(crate) const KINDS: [Kind; 20] = [
     Kind::Quotas(1),
     Kind::Quotas(7),
     Kind::Component,
@@ -61,6 +63,7 @@ pub(crate) const KINDS: [Kind; 19] = [
     Kind::Labels,
     Kind::Nested,
     Kind::Strings,
+    Kind::Scattered,
     Kind::Instances,
     Kind::Texts('x'),
     Kind::Texts('\u{444}'),
@@ -105,6 +108,7 @@ impl Hostile {
             Kind::Labels => labels(11),
             Kind::Nested => contents::nested_labels(11),
             Kind::Strings => strings(),
+            Kind::Scattered => contents::scattered_strings(),
             Kind::Instances => rows(6),
             Kind::Texts(fill) => contents::long_rows(60, fill),
             Kind::LongNames => contents::long_names(60),
@@ -153,9 +157,13 @@ impl Hostile {
         match self.kind {
             Kind::Component | Kind::LongNames => self.put(50),
             Kind::Names => (0..CHANGES).for_each(|_| self.come_or_go()),
-            Kind::Huge | Kind::Labels | Kind::Nested | Kind::Strings | Kind::Instances | Kind::Texts(_) => {
-                self.change_one()
-            }
+            Kind::Huge
+            | Kind::Labels
+            | Kind::Nested
+            | Kind::Strings
+            | Kind::Scattered
+            | Kind::Instances
+            | Kind::Texts(_) => self.change_one(),
             _ => (0..CHANGES).for_each(|_| self.change_one()),
         }
     }

@@ -9,6 +9,7 @@ use super::Collection;
 use super::opening::Opening;
 use super::source::SourceFile;
 use super::tables::{Place, Values};
+use super::texts::Texts;
 use crate::format::{Flags, ValueRecord, ValueType};
 
 impl Collection {
@@ -27,7 +28,7 @@ impl Collection {
         wants: impl Fn(Inst) -> bool,
         mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
     ) -> Result<(), Error> {
-        let Collection { groups, opening, buffer, prefix, request, .. } = self;
+        let Collection { groups, opening, buffer, texts, prefix, request, .. } = self;
         let number = groups.of_item(prefix, item).ok_or(Error::PMID)?;
         if groups.has_foreign_instances(prefix, number, item) {
             out(None, Err(Error::INST));
@@ -49,7 +50,7 @@ impl Collection {
         let mut give = |inst: Option<Inst>, place: Option<&Place>| {
             let Some(place) = place else { return out(inst, Err(missing.unwrap_or(Error::INST))) };
             let Some(source) = sources.get_mut(place.source as usize) else { return };
-            match source.atom(place, ty, now, (&mut *opening, &mut *buffer)) {
+            match source.atom(place, ty, now, (&mut *opening, &mut *buffer, &mut *texts)) {
                 Ok(Some(atom)) => out(inst, Ok(atom)),
                 Ok(None) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => out(inst, Err(Error::AGAIN)),
@@ -76,6 +77,7 @@ impl Collection {
         }
         if ty == ValueType::String {
             sources.iter_mut().for_each(|source| source.close_borrowed());
+            texts.clear();
         }
         Ok(())
     }
@@ -99,7 +101,7 @@ impl SourceFile {
         place: &Place,
         ty: ValueType,
         now: Duration,
-        (opening, buffer): (&mut Opening, &'b mut Vec<u8>),
+        (opening, buffer, texts): (&mut Opening, &mut Vec<u8>, &'b mut Texts),
     ) -> io::Result<Option<Atom<'b>>> {
         self.reread(place.metric as usize, opening, buffer)?;
         let value = self.file.value(place.index).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -116,11 +118,12 @@ impl SourceFile {
             ValueType::Double => Atom::Double(f64::from_bits(value.word)),
             ValueType::Elapsed => Atom::I64(value.elapsed(now)),
             ValueType::String => {
-                self.reread_string(&value, opening, buffer)?;
-                if sentinel && buffer.is_empty() {
+                texts.begin(place.source);
+                let text = self.reread_string(&value, opening, texts)?;
+                if sentinel && text.is_empty() {
                     return Ok(None);
                 }
-                Atom::String(buffer)
+                Atom::String(text)
             }
             ValueType::NoSupport => return Ok(None),
         }))

@@ -25,6 +25,7 @@ mod source;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod turn;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ use listing::{Listing, Look};
 use opening::Opening;
 use scan::Skipped;
 use tables::{Entry, IndomEntry};
+use texts::Texts;
 use turn::Turn;
 
 /// The files of a directory, as one name space.
@@ -90,6 +92,7 @@ pub struct Collection {
     /// Number of metrics beyond which requests about names have less time for changes.
     many: usize,
     buffer: Vec<u8>,
+    texts: Texts,
 }
 
 /// Number of metrics beyond which a list of all names takes some milliseconds.
@@ -150,6 +153,7 @@ impl Collection {
             large: LARGE,
             many: MANY,
             buffer: Vec::new(),
+            texts: Texts::default(),
         }
     }
 

@@ -400,8 +400,9 @@ fn load(
     SourceFile::load(directory, name, uid, most, buffer)
 }
 
-/// Largest buffer for files' contents that stays allocated between requests, in bytes.
-const KEPT_BUFFER: usize = 1 << 20;
+/// Largest buffer for files' contents that stays allocated between requests, in bytes. The system takes as long to provide
+/// new memory as to copy a file's bytes into it.
+const KEPT_BUFFER: usize = 8 << 20;
 
 /// Number of attempts to read a file that is being replaced.
 const REPLACED: usize = 4;

@@ -14,6 +14,7 @@ use super::limits::Cost;
 use super::names::{Front, FullNames, head};
 use super::numbers::{class_of_cluster, class_of_indom, exported_serial};
 use super::opening::Opening;
+use super::texts::Texts;
 use crate::format::{Flags, STRING_LEN, VALUE_LEN, ValueRecord, ValueType, Version};
 use crate::reader::{self, Directory, File, Identity, Problem, Process, ReadError, Slot, Stamp};
 
@@ -93,7 +94,7 @@ const FEW_VALUES: u32 = 4096;
 const LINES: u32 = 8;
 
 /// Weight of a string value in [`Cost::values`]: reading it takes a system call.
-const TEXT_VALUES: u64 = 10;
+const TEXT_VALUES: u64 = 16;
 
 /// Weight of a label in [`Cost::values`]: it is parsed.
 const LABEL_VALUES: u64 = 40;
@@ -360,24 +361,24 @@ impl SourceFile {
     /// # Errors
     /// `InvalidInput` if the string is outside of the file as it was read. Only the application can correct that.
     /// `WouldBlock` if the request may open no further file of the user.
-    pub(super) fn reread_string(
+    pub(super) fn reread_string<'b>(
         &mut self,
         value: &ValueRecord,
         opening: &mut Opening,
-        buffer: &mut Vec<u8>,
-    ) -> io::Result<()> {
+        texts: &'b mut Texts,
+    ) -> io::Result<&'b [u8]> {
         let at = u64::try_from(value.extra).ok();
         let at = at
             .filter(|at| at.checked_add(STRING_LEN as u64).is_some_and(|end| end <= self.identity.len))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its text is not in the file"))?;
-        let SourceFile { directory, name, identity, uid, is_borrowed, handle, file, .. } = self;
+        let SourceFile { directory, name, identity, uid, is_borrowed, handle, .. } = self;
         let handle = handle.get_or_open(|| {
             opening.count(*uid)?;
             let opened = reopen(directory, name, *identity)?;
             *is_borrowed = true;
             Ok::<_, io::Error>(opened)
         })?;
-        file.reread_string(handle, at, buffer)
+        texts.read(handle, at, identity.len)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bytes of a file that stay in memory.
 
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -58,9 +58,8 @@ impl Image {
         if len > most {
             return Err(ReadError::TooLong { len });
         }
-        buffer.resize(len as usize, 0);
-        let len = read_at(file, buffer, 0)?;
-        buffer.truncate(len);
+        buffer.clear();
+        append(file, 0, len, buffer)?;
         Ok(None)
     }
 
@@ -80,10 +79,8 @@ impl Image {
             if total > most {
                 return Err(ReadError::TooLong { len: total });
             }
-            data.resize(total as usize, 0);
-            let read = read_at(file, data.get_mut(from..).unwrap_or_default(), range.start)?;
-            // The file may have become shorter.
-            data.truncate(from + read);
+            // Fewer if the file has become shorter.
+            let read = append(file, range.start, range.end - range.start, data)?;
             match extents.last_mut().filter(|last| last.end() == range.start) {
                 Some(last) => last.len += read as u32,
                 None => extents.push(extent(range.start as usize, from, read)),
@@ -213,7 +210,15 @@ fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-pub(super) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+/// Appends `len` bytes from an offset of a file, or those up to its end. Returns their number. The memory is not cleared
+/// before, which would take as long as the reading.
+fn append(mut file: &fs::File, at: u64, len: u64, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    file.seek(SeekFrom::Start(at))?;
+    bytes.reserve(len as usize);
+    file.take(len).read_to_end(bytes)
+}
+
+pub(crate) fn read_at(file: &fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, at + done as u64) {

@@ -16,6 +16,7 @@ use contents::Table;
 pub(crate) use directory::STATS;
 pub(crate) use directory::{Directory, Identity, Stamp};
 use image::Image;
+pub(crate) use image::read_at;
 use load::check_header;
 pub use problem::{Problem, Problems, ReadError};
 pub(crate) use problem::{is_of_system, is_temporary};

@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 
 use super::image::read_at;
 use super::{File, Image, Metric, ReadError, check_header, long_texts};
-use crate::format::{Bytes, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
+use crate::format::{Bytes, HEADER_LEN, Header, VALUE_LEN};
 
 /// Largest file that is read, in bytes: there is room for more than two million values. The limit is needed because
 /// other users can write to the directory, and a sparse file can have any size.
@@ -202,18 +202,6 @@ impl File {
     /// Returns the number of values.
     pub fn value_count(&self) -> u32 {
         self.values.count
-    }
-
-    /// Reads the string that is currently at an offset of the file, up to its NUL, into `buffer`.
-    ///
-    /// # Errors
-    /// `UnexpectedEof` if the string is not in the file, and other errors of reading it.
-    pub fn reread_string(&self, file: &fs::File, at: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
-        buffer.resize(STRING_LEN, 0);
-        file.read_exact_at(buffer, at)?;
-        let end = buffer.iter().position(|b| *b == 0).unwrap_or(STRING_LEN);
-        buffer.truncate(end);
-        Ok(())
     }
 }
 
