@@ -8,6 +8,9 @@ use pmapi::Error;
 /// Largest number of attributes, of all clients together, that are kept.
 const MOST: usize = 1 << 16;
 
+/// Largest size of all PDUs that are kept, in bytes. An attribute may have 4 KiB.
+const ROOM: usize = 16 << 20;
+
 /// Largest number of PDUs that are kept for an agent that has not returned from a call.
 const MISSED: usize = 1 << 12;
 
@@ -18,6 +21,8 @@ pub(crate) struct Clients {
     attributes: BTreeMap<(i32, i32), Vec<u8>>,
     /// PDUs that the agent has not received, because it had not returned from a call.
     missed: Vec<Vec<u8>>,
+    /// Size of all these PDUs, in bytes.
+    size: usize,
 }
 
 impl Clients {
@@ -27,13 +32,20 @@ impl Clients {
         match Pdu::decode(header, pdu) {
             Ok(Pdu::Attr(attr)) => {
                 let key = (header.from, attr.attribute.code());
-                if self.attributes.len() >= MOST && !self.attributes.contains_key(&key) {
+                let before = self.attributes.get(&key).map(Vec::len);
+                let size = self.size - before.unwrap_or_default() + pdu.len();
+                if size > ROOM || before.is_none() && self.attributes.len() >= MOST {
                     return false;
                 }
+                self.size = size;
                 self.attributes.insert(key, pdu.to_vec());
             }
             Ok(Pdu::Error(e)) if e.status() == Err(Error::NOTCONN) => {
-                self.attributes.retain(|(client, _), _| *client != header.from);
+                self.attributes.retain(|(client, _), pdu| {
+                    let stays = *client != header.from;
+                    self.size -= if stays { 0 } else { pdu.len() };
+                    stays
+                });
             }
             _ => {}
         }
@@ -42,21 +54,24 @@ impl Clients {
 
     /// Records a PDU about a client, for the time when the agent has returned. Returns false if there are too many.
     pub(crate) fn miss(&mut self, pdu: &[u8]) -> bool {
-        if self.missed.len() >= MISSED {
+        if self.missed.len() >= MISSED || self.size + pdu.len() > ROOM {
             return false;
         }
+        self.size += pdu.len();
         self.missed.push(pdu.to_vec());
         self.record(pdu)
     }
 
     /// Returns the PDUs for an agent that has returned from its call.
     pub(crate) fn take_missed(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.missed)
+        let missed = std::mem::take(&mut self.missed);
+        self.size -= missed.iter().map(Vec::len).sum::<usize>();
+        missed
     }
 
     /// Returns the PDUs for an agent that has been restarted.
     pub(crate) fn all(&mut self) -> Vec<Vec<u8>> {
-        self.missed.clear();
+        drop(self.take_missed());
         self.attributes.values().cloned().collect()
     }
 }
@@ -105,5 +120,20 @@ mod tests {
         let mut clients = Clients::default();
         let all = (0..=MOST as i32).all(|client| clients.record(&attr(client, Attribute::USERID, b"0")));
         assert!(!all && clients.attributes.len() == MOST);
+    }
+
+    #[test]
+    fn long_attributes_have_a_limit_of_bytes() {
+        let mut clients = Clients::default();
+        let long = |client| attr(client, Attribute::CONTAINER, &[b'a'; 4000]);
+        let count = (0..MOST as i32).find(|client| !clients.record(&long(*client))).unwrap();
+        assert_eq!(count, (ROOM / long(0).len()) as i32);
+        assert!(clients.record(&long(0)) && clients.record(&end(0)) && clients.record(&long(count)));
+        assert!(!clients.miss(&long(count)));
+        (1..=count).for_each(|client| assert!(clients.record(&end(client))));
+        assert_eq!(clients.size, 0);
+        assert!(clients.miss(&end(0)) && clients.size > 0);
+        clients.take_missed();
+        assert_eq!(clients.size, 0);
     }
 }

@@ -9,6 +9,7 @@ mod child;
 mod clients;
 mod clock;
 mod control;
+mod input;
 mod memory;
 mod options;
 mod output;

@@ -29,9 +29,10 @@ use crate::child::{AgentProcess, Ending, catch_termination};
 use crate::clients::Clients;
 use crate::clock::now;
 use crate::control::Message;
+use crate::input::{Arrived, Input};
 use crate::memory::{Phase, Shared};
 use crate::output::Output;
-use crate::wire::{Stream, read_body, read_header, refusal, wait};
+use crate::wire::{refusal, wait};
 
 /// Pauses before the agent is restarted, after repeated failures.
 const PAUSES: [Duration; 8] = [
@@ -64,7 +65,7 @@ enum Stage {
     Loading(Instant),
     /// The agent is loaded, and pmcd has not greeted yet.
     Loaded,
-    /// The process is to get the connection when pmcd has read enough for a further PDU.
+    /// The process is to get the connection when pmcd has sent the rest of a PDU, and has read enough for a further one.
     Due {
         /// Whether the agent has returned from a call that took too long.
         late: bool,
@@ -86,7 +87,7 @@ pub(crate) struct Supervisor<'a> {
     entry: String,
     patience: Duration,
     program: &'a Program,
-    input: Stream,
+    input: Input,
     output: Output,
     shared: Shared,
     /// Descriptors for the process with the agent.
@@ -166,10 +167,11 @@ impl<'a> Supervisor<'a> {
             return Ok(false);
         }
         self.timers()?;
+        if asked && !matches!(self.stage, Stage::Serving) && !self.answer()? {
+            return Ok(false);
+        }
         if let Stage::Due { .. } = self.stage {
             self.give()?;
-        } else if asked && !matches!(self.stage, Stage::Serving) {
-            return self.answer();
         }
         Ok(true)
     }
@@ -185,7 +187,8 @@ impl<'a> Supervisor<'a> {
         let serves = matches!(self.stage, Stage::Serving);
         let mut fds = vec![PollFd::new(self.ended.as_fd(), PollFlags::POLLIN)];
         fds.extend(self.process.as_ref().map(|process| PollFd::new(process.control.as_fd(), PollFlags::POLLIN)));
-        let full = self.output.waits() || matches!(self.stage, Stage::Due { .. });
+        let lacks_room = matches!(self.stage, Stage::Due { .. }) && !self.input.is_within_pdu();
+        let full = self.output.waits() || lacks_room;
         fds.extend(full.then(|| PollFd::new(self.output.as_fd(), PollFlags::POLLOUT)));
         let watched = match (serves, self.closed) {
             (false, _) if full => None,
@@ -248,8 +251,8 @@ impl<'a> Supervisor<'a> {
     fn give(&mut self) -> Result<(), Failure> {
         let Some(process) = &self.process else { return Ok(()) };
         let late = matches!(self.stage, Stage::Late { .. } | Stage::Due { late: true });
-        // The process writes its answers after the errors.
-        if !self.output.has_room()? {
+        // The process reads whole PDUs, and writes its answers after the errors.
+        if self.input.is_within_pdu() || !self.output.has_room()? {
             self.look = None;
             self.stage = Stage::Due { late };
             return Ok(());
@@ -402,11 +405,13 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Answers pmcd in the agent's place; false at the end of file.
+    /// Reads from pmcd, and answers a whole request in the agent's place; false at the end of file.
     fn answer(&mut self) -> Result<bool, Failure> {
-        let mut pdu = Vec::new();
-        let Some(header) = read_header(&mut self.input, &mut pdu)? else { return Ok(false) };
-        read_body(&mut self.input, header, &mut pdu)?;
+        let (header, pdu) = match self.input.read()? {
+            Arrived::Pdu(header, pdu) => (header, pdu),
+            Arrived::Part => return Ok(true),
+            Arrived::End => return Ok(false),
+        };
         if header.pdu.is_request() {
             self.refuse(header.pdu)?;
             return Ok(true);

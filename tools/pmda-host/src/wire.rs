@@ -18,7 +18,7 @@ use pmda::SessionError;
 pub(crate) const LONGEST: u32 = 16 << 20;
 
 /// Bytes of memory by which a buffer grows. It never grows with the length that a header claims.
-const STEP: usize = 64 << 10;
+pub(crate) const STEP: usize = 64 << 10;
 
 /// Bytes of memory that are kept for the next PDU.
 const KEPT: usize = 1 << 20;
@@ -88,7 +88,12 @@ pub(crate) fn read_header(input: &mut impl Read, pdu: &mut Vec<u8>) -> Result<Op
     if have < HEADER {
         return Err(SessionError::Cut(have));
     }
-    match Header::parse(pdu)? {
+    header(pdu)
+}
+
+/// Returns the header of a PDU that begins with these bytes; `None` if they are fewer than a header.
+pub(crate) fn header(bytes: &[u8]) -> Result<Option<Header>, SessionError> {
+    match Header::parse(bytes)? {
         Some(header) if header.len > LONGEST => Err(FrameError::TooLong(header.len as i32).into()),
         header => Ok(header),
     }

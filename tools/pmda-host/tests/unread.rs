@@ -1,4 +1,4 @@
-//! A pmcd that sends requests and does not read the answers.
+//! A pmcd that sends requests and does not read the answers, or stops within a request.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -20,23 +20,34 @@ use scene::*;
 /// than a pipe has by default.
 const REQUESTS: usize = 1000;
 
-/// A host whose agent is not loaded, and which has answered requests until the pipe was full.
-fn host_with_full_pipe(scene: &Scene) -> Child {
+/// A host whose agent is not loaded, after the greeting.
+fn host(scene: &Scene) -> Child {
     let mut command = scene.command(&["--entry", "hang_init"]);
     command.env("TROUBLE_GO", scene.path("go")).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut host = command.spawn().unwrap();
     pdu(&mut host);
+    let mut creds = Vec::new();
+    encode_creds(&mut creds, 0, Features::default()).unwrap();
+    host.stdin.as_ref().unwrap().write_all(&creds).unwrap();
+    host
+}
+
+/// A host that has also answered requests until the pipe was full.
+fn host_with_full_pipe(scene: &Scene) -> Child {
+    let host = host(scene);
     fcntl(host.stdout.as_ref().unwrap(), FcntlArg::F_SETPIPE_SZ(1)).unwrap();
-    let mut requests = Vec::new();
-    encode_creds(&mut requests, 0, Features::default()).unwrap();
-    host.stdin.as_ref().unwrap().write_all(&requests).unwrap();
-    requests.clear();
-    for _ in 0..REQUESTS {
-        encode_fetch(&mut requests, 0, 0, [Some(pmid(PROCESS))].into_iter()).unwrap();
-    }
-    host.stdin.as_ref().unwrap().write_all(&requests).unwrap();
+    host.stdin.as_ref().unwrap().write_all(&requests(REQUESTS)).unwrap();
     std::thread::sleep(Duration::from_secs(1));
     host
+}
+
+/// Fetches.
+fn requests(count: usize) -> Vec<u8> {
+    let mut pdus = Vec::new();
+    for _ in 0..count {
+        encode_fetch(&mut pdus, 0, 0, [Some(pmid(PROCESS))].into_iter()).unwrap();
+    }
+    pdus
 }
 
 /// Reads a PDU.
@@ -76,4 +87,32 @@ fn an_agent_that_is_loaded_meanwhile_answers_after_the_errors() {
     assert!(errors > 0 && errors < REQUESTS && !answers.get(errors..).unwrap().contains(&true), "{errors}");
     drop(host.stdin.take());
     assert!(host.wait().unwrap().success(), "{}", scene.log());
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn a_pmcd_that_stops_within_a_request_stops_nothing() {
+    let scene = Scene::new();
+    let request = requests(1);
+    for cut in [5, 12, request.len() - 1] {
+        let (begin, rest) = request.split_at(cut);
+        let mut ended = host(&scene);
+        ended.stdin.as_ref().unwrap().write_all(begin).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        kill(Pid::from_raw(ended.id() as i32), Signal::SIGTERM).unwrap();
+        testkit::wait_for("the end of the host", || ended.try_wait().unwrap().is_some());
+
+        let mut host = host(&scene);
+        host.stdin.as_ref().unwrap().write_all(begin).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        std::fs::write(scene.path("go"), "").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        host.stdin.as_ref().unwrap().write_all(rest).unwrap();
+        assert!(is_error(&pdu(&mut host)), "the supervisor has read this request");
+        host.stdin.as_ref().unwrap().write_all(&request).unwrap();
+        assert!(!is_error(&pdu(&mut host)));
+        drop(host.stdin.take());
+        assert!(host.wait().unwrap().success(), "{}", scene.log());
+        std::fs::remove_file(scene.path("go")).unwrap();
+    }
 }

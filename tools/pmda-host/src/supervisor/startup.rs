@@ -20,10 +20,11 @@ use super::{Stage, Supervisor};
 use crate::child::{AgentProcess, Ending, adopt_orphans, inherited};
 use crate::clients::Clients;
 use crate::control::Message;
+use crate::input::Input;
 use crate::memory::Shared;
 use crate::options::Options;
 use crate::output::Output;
-use crate::wire::{Stream, read_body, read_header, wait};
+use crate::wire::wait;
 
 /// Time for loading the agent before pmcd gets the version, for which it waits three seconds.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -51,7 +52,7 @@ impl<'a> Supervisor<'a> {
             entry: options.entry(),
             patience: options.patience,
             program,
-            input: Stream::new(input),
+            input: Input::new(input),
             output: Output::new(output),
             shared,
             inherited,
@@ -102,9 +103,7 @@ impl<'a> Supervisor<'a> {
 
     /// Reads the CREDS PDU of pmcd; false at the end of file.
     pub(super) fn greet(&mut self) -> Result<bool, Failure> {
-        let mut pdu = Vec::new();
-        let Some(header) = read_header(&mut self.input, &mut pdu)? else { return Ok(false) };
-        read_body(&mut self.input, header, &mut pdu)?;
+        let Some((header, pdu)) = self.input.next()? else { return Ok(false) };
         match Pdu::decode(header, &pdu) {
             Ok(Pdu::Creds(creds)) => match creds.version() {
                 Some((VERSION, _)) | None => Ok(true),
