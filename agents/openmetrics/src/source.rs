@@ -54,7 +54,7 @@ pub(crate) struct Source {
 /// How long requests wait for a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waits {
-    /// Wait for at most twice the usual time.
+    /// Wait for little longer than usual.
     AsUsual,
     /// Wait until the limit for every source.
     Fully,
@@ -115,9 +115,9 @@ const SERVERS: [Duration; 2] = [Duration::from_millis(200), Duration::from_milli
 /// The same for the first and the second reading of a script that has never answered.
 const SCRIPTS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
-/// Returns the time that a request waits for a source, from the source's usual time.
-fn twice(usual: Duration) -> Duration {
-    (usual * 2 + SHORTEST / 4).max(SHORTEST)
+/// Returns the time that a request waits for a source, from the source's usual time, which is that of its slow readings.
+fn longer(usual: Duration) -> Duration {
+    (usual * 3 / 2 + SHORTEST / 8).max(SHORTEST)
 }
 
 impl Source {
@@ -180,7 +180,7 @@ impl Source {
         }
     }
 
-    /// Returns how long a request waits for the reading in progress: twice the usual time, or `None` for no waiting. So
+    /// Returns how long a request waits for the reading in progress: 1.5 times the usual time, or `None` for no waiting. So
     /// a source that suddenly hangs does not stop the clients of other sources for long.
     pub(crate) fn patience(&self, most: Duration, waits: Waits) -> Option<Duration> {
         if self.is_late || self.asked.is_none() || self.is_removed {
@@ -190,7 +190,7 @@ impl Source {
         if waits == Waits::Fully {
             return Some(most).filter(|patience| !patience.is_zero());
         }
-        Some(self.usual.map_or(FIRST, twice).min(most)).filter(|patience| !patience.is_zero())
+        Some(self.usual.map_or(FIRST, longer).min(most)).filter(|patience| !patience.is_zero())
     }
 
     /// Returns what is known about the next answer.
@@ -251,7 +251,7 @@ impl Source {
                 let took = asked.map_or(report.took, |asked| asked.elapsed().min(report.took + SHORTEST));
                 // The longest recent time counts, because times vary on a busy machine. A single very late reading has
                 // a limited effect on the next request.
-                self.usual = Some(self.usual.map_or(took, |usual| took.min(2 * twice(usual)).max(usual - usual / 4)));
+                self.usual = Some(self.usual.map_or(took, |usual| took.min(3 * longer(usual)).max(usual - usual / 4)));
                 self.show(&sample.metrics);
                 self.sample = Some(sample);
             }
