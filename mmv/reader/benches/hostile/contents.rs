@@ -127,7 +127,7 @@ pub(crate) fn strings() -> Vec<Vec<u8>> {
     made(0..1, |registry, _| {
         let rows = registry.indom("texts").serial(8).register().unwrap();
         let family: Family<Text> = registry.text("texts.all").item(8).over(&rows).unwrap();
-        for row in 0..7_000 {
+        for row in 0..5_700 {
             rows.add_numbered(row, &format!("row {row}")).unwrap();
             family.instance(&format!("row {row}")).unwrap().set(&"x".repeat(250));
         }

@@ -18,7 +18,7 @@ pub struct Limits {
     pub user_files: u64,
     /// Memory for the files of one user, in bytes.
     pub user_memory: u64,
-    /// Values in the files of one user. A text counts as 16 values, a label as 40, an instance as 1, the first component
+    /// Values in the files of one user. A text counts as 20 values, a label as 40, an instance as 1, the first component
     /// of a file's names as 4, and each further component as 16. Each 32 bytes of a name of a metric or instance,
     /// beyond the first 32, count as a value.
     pub user_values: u64,

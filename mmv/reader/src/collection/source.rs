@@ -94,7 +94,7 @@ const FEW_VALUES: u32 = 4096;
 const LINES: u32 = 8;
 
 /// Weight of a string value in [`Cost::values`]: reading it takes a system call.
-const TEXT_VALUES: u64 = 16;
+const TEXT_VALUES: u64 = 20;
 
 /// Weight of a label in [`Cost::values`]: it is parsed.
 const LABEL_VALUES: u64 = 40;
