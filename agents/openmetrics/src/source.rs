@@ -54,7 +54,7 @@ pub(crate) struct Source {
 /// How long requests wait for a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waits {
-    /// Wait for little longer than usual.
+    /// Wait for 1.5 times the usual time.
     AsUsual,
     /// Wait until the limit for every source.
     Fully,
@@ -115,7 +115,8 @@ const SERVERS: [Duration; 2] = [Duration::from_millis(200), Duration::from_milli
 /// The same for the first and the second reading of a script that has never answered.
 const SCRIPTS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
-/// Returns the time that a request waits for a source, from the source's usual time, which is that of its slow readings.
+/// Returns the time that a request waits for a source, from the source's usual time: about that of the
+/// longest of the last readings.
 fn longer(usual: Duration) -> Duration {
     (usual * 3 / 2 + SHORTEST / 8).max(SHORTEST)
 }

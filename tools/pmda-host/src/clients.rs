@@ -8,7 +8,7 @@ use pmapi::Error;
 /// Largest number of attributes, of all clients together, that are kept.
 const MOST: usize = 1 << 16;
 
-/// Largest size of all PDUs that are kept, in bytes. An attribute may have 4 KiB.
+/// Largest size of all PDUs that are kept, in bytes. One attribute may have 4 KiB.
 const ROOM: usize = 16 << 20;
 
 /// Largest number of PDUs that are kept for an agent that has not returned from a call.

@@ -65,7 +65,8 @@ enum Stage {
     Loading(Instant),
     /// The agent is loaded, and pmcd has not greeted yet.
     Loaded,
-    /// The process is to get the connection when pmcd has sent the rest of a PDU, and has read enough for a further one.
+    /// The process is to get the connection when pmcd has sent the rest of its present PDU, and there is room for an ERROR
+    /// PDU to pmcd.
     Due {
         /// Whether the agent has returned from a call that took too long.
         late: bool,
@@ -405,7 +406,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Reads from pmcd, and answers a whole request in the agent's place; false at the end of file.
+    /// Reads what pmcd has sent. If that completes a request, answers it in the agent's place. Returns false at the end of
+    /// file.
     fn answer(&mut self) -> Result<bool, Failure> {
         let (header, pdu) = match self.input.read()? {
             Arrived::Pdu(header, pdu) => (header, pdu),

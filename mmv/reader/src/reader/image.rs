@@ -210,8 +210,8 @@ fn texts(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Appends `len` bytes from an offset of a file, or those up to its end. Returns their number. The memory is not cleared
-/// before, which would take as long as the reading.
+/// Appends `len` bytes from an offset of a file, or those up to its end. Returns their number. Changes
+/// the position in the file. The memory is not cleared first, because that would take as long as reading.
 fn append(mut file: &fs::File, at: u64, len: u64, bytes: &mut Vec<u8>) -> io::Result<usize> {
     file.seek(SeekFrom::Start(at))?;
     bytes.reserve(len as usize);

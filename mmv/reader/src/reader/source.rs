@@ -47,7 +47,7 @@ impl File {
         Self::read(&open(path.as_ref())?)
     }
 
-    /// Reads an open file.
+    /// Reads an open file, and changes the position in it.
     ///
     /// # Errors
     /// The errors of [`open`](File::open).
