@@ -2,11 +2,14 @@
 
 use crate::compile::{FORMAT, FORMAT_MASK, MAGIC, with_suffix};
 use crate::{Error, Target};
+use std::mem;
 use std::path::Path;
-use std::{fs, mem};
 
 /// Length of a record of the index, in bytes.
 const RECORD: usize = 3 * mem::size_of::<u32>();
+
+/// Longest file that is read, in bytes. The index of 10^6 entries has 12 MB.
+const LONGEST: u64 = 1 << 28;
 
 /// A pair of compiled files in memory (pmdaOpenHelp(3)).
 ///
@@ -35,14 +38,14 @@ impl Compiled {
     ///
     /// # Errors
     ///
-    /// - [`Error::Io`] when a file cannot be read,
+    /// - [`Error::Io`] when a file cannot be read, is not a regular file, or has over 256 MiB,
     /// - [`Error::Version`] when `base.dir` is not an index of version 2,
     /// - [`Error::Format`] when a record or the end of a text is missing.
     pub fn open(base: &Path) -> Result<Compiled, Error> {
         let dir_path = with_suffix(base, ".dir");
-        let dir = fs::read(&dir_path).map_err(Error::io(&dir_path))?;
+        let dir = pmapi::file::read(&dir_path, LONGEST).map_err(Error::io(&dir_path))?;
         let pag_path = with_suffix(base, ".pag");
-        let pag = fs::read(&pag_path).map_err(Error::io(&pag_path))?;
+        let pag = pmapi::file::read(&pag_path, LONGEST).map_err(Error::io(&pag_path))?;
         Self::parse(&dir, pag, &dir_path, &pag_path)
     }
 

@@ -215,3 +215,23 @@ fn help_that_cannot_be_written_leaves_the_old_pair() {
     assert_eq!(std::fs::read(&pag).unwrap(), [2; 100]);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
 }
+
+#[test]
+fn files_that_do_not_end_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("help");
+    let refused = || {
+        let Err(Error::Io { path, source }) = Compiled::open(&base) else { panic!("opened") };
+        (path.extension().unwrap().to_owned(), source.kind())
+    };
+    let files = pcp_help::compile(&[Entry::new("simple.now", metric(2, 4), "The time", "")]).unwrap();
+    files.write(&base).unwrap();
+    assert!(Compiled::open(&base).is_ok());
+    // Nothing reads or writes the FIFO, whose opening would block.
+    let pag = base.with_extension("pag");
+    std::fs::remove_file(&pag).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pag).status().unwrap().success());
+    assert_eq!(refused(), ("pag".into(), std::io::ErrorKind::InvalidInput));
+    std::fs::File::options().write(true).open(base.with_extension("dir")).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(refused(), ("dir".into(), std::io::ErrorKind::FileTooLarge));
+}

@@ -179,11 +179,44 @@ fn few_lines_cannot_ask_for_much() {
     let mirror = Mirror("", Cell::new(0));
     let error = Loader::from_files(&mirror).parse(text, Path::new("in")).unwrap_err().to_string();
     assert_eq!(error, "in:1001:1: over 1000 files included");
+    // Size.
+    let long = format!("{}\n", " ".repeat(4_000)).repeat(10_000);
+    let large = files([("x", &long)]);
+    let error =
+        Loader::from_files(&large).parse("#include \"x\"\n".repeat(2), Path::new("in")).unwrap_err().to_string();
+    assert_eq!(error, "in:2:1: over 64 MiB of text");
     // Growth.
     let text = format!("#define A {}\n{}\n", "x".repeat(10_000), "A ".repeat(1_000_000));
     let error = load(&text).unwrap_err().to_string();
     assert_eq!(error, "in:2:1: Absurdly long line, cannot recover");
     assert!(load(&"root {\n}".replace(' ', &" ".repeat(4_000))).is_ok());
+}
+
+/// Files whose owner is not trusted in the working directory.
+struct Strangers(Memory);
+
+impl Files for Strangers {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.0.read(path)
+    }
+
+    fn read_relative(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    /// Adds a name, which no test expects.
+    fn shell(&self, _: &str) -> io::Result<Vec<u8>> {
+        Ok("root { wrong 1:2:3 }".into())
+    }
+}
+
+#[test]
+fn a_stranger_who_owns_the_working_directory_is_not_included() {
+    let trap = "#shell \"trap\"\n";
+    let all = [("x", trap), ("/dir/x", "root { right 1:2:3 }\n"), ("/abs/y", "")];
+    let strangers = Strangers(files(all));
+    let loaded = Loader::from_files(&strangers).parse("#include \"x\"\n#include \"/abs/y\"\n", Path::new("/dir/in"));
+    assert_eq!(listing(&loaded.unwrap()), "right=1.2.3");
 }
 
 proptest! {

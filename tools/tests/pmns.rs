@@ -235,6 +235,18 @@ fn pmnsadd_changes_nothing_when_it_fails() {
 }
 
 #[test]
+fn the_name_of_a_file_is_no_text_of_the_name_space() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("root"), "root {\n}\n").unwrap();
+    let file = "a\"\nfoo { evil 1:1:2 }\n# 1 \"";
+    fs::write(dir.path().join(file), "foo {\nm 1:1:1\n}\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmnsadd"));
+    assert!(command.args(["-n", "root", file]).current_dir(dir.path()).status().unwrap().success());
+    let tree = pmns::Loader::new().load(&dir.path().join("root")).unwrap();
+    assert_eq!(tree.root().leaves().map(pmns::Node::path).collect::<Vec<_>>(), ["foo.m"]);
+}
+
+#[test]
 fn no_update_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("root"), "root {\n}\n").unwrap();

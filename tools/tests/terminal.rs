@@ -27,3 +27,18 @@ fn help_texts_steer_no_terminal() {
     let pipe = command("sh").args(["-c", chkhelp]).output().unwrap();
     assert!(String::from_utf8(pipe.stdout).unwrap().contains("one \x1b[2Jline\u{9b}"));
 }
+
+/// The author of a specification chooses its text, and that of its comments.
+#[test]
+fn maps_steer_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("map"), "# one \x1b[2Jline\nfoo {\n\ta.b\tB\x1b\n}\n").unwrap();
+    let pmgenmap = |program: &str, arguments: [&str; 3]| {
+        let mut command = Command::new(program);
+        command.current_dir(dir.path()).env("PMGENMAP", env!("CARGO_BIN_EXE_pmgenmap")).stdin(Stdio::null());
+        String::from_utf8(command.args(arguments).output().unwrap().stdout).unwrap()
+    };
+    let terminal = pmgenmap("script", ["-qec", "\"$PMGENMAP\" map", "/dev/null"]);
+    assert!(terminal.contains(r"one \u{1b}[2Jline") && !terminal.contains('\x1b'), "{terminal}");
+    assert!(pmgenmap("sh", ["-c", "\"$PMGENMAP\" map", "sh"]).contains("one \x1b[2Jline"));
+}

@@ -3,6 +3,7 @@
 use super::line::starts_word;
 use super::{Condition, Input, Line, MAX_DEPTH, MAX_INCLUDES, Preprocessor, is_blank, is_space};
 use crate::error::Problem;
+use crate::files::LONGEST;
 use std::path::Path;
 
 /// Read position in a control line.
@@ -142,14 +143,15 @@ impl Preprocessor<'_> {
         end_of_line(cursor, "Unexpected extra text in #include line")?;
         let problem = || cursor.line.problem(at, "Cannot open file for #include");
         let name = Path::new(std::str::from_utf8(name).map_err(|_| problem())?);
-        let candidates = std::iter::once(name.to_path_buf()).chain(self.dirs.iter().map(|dir| dir.join(name)));
-        for path in candidates {
-            if let Ok(text) = self.files.read(&path) {
-                self.push(cursor, &path.to_string_lossy(), text)?;
-                return Ok(());
-            }
-        }
-        Err(problem())
+        let own = if name.is_relative() { self.files.read_relative(name) } else { self.files.read(name) };
+        let other = || {
+            self.dirs.iter().find_map(|dir| {
+                let path = dir.join(name);
+                Some((self.files.read(&path).ok()?, path))
+            })
+        };
+        let (text, path) = own.ok().map(|text| (text, name.to_owned())).or_else(other).ok_or_else(problem)?;
+        self.push(cursor, &path.to_string_lossy(), text)
     }
 
     fn shell(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Problem> {
@@ -179,6 +181,10 @@ impl Preprocessor<'_> {
             return Err(cursor.line.problem(0, format!("over {MAX_INCLUDES} files included")));
         }
         self.included += 1;
+        self.room = self
+            .room
+            .checked_sub(text.len())
+            .ok_or_else(|| cursor.line.problem(0, format!("over {} MiB of text", LONGEST >> 20)))?;
         self.inputs.push(Input { name: name.into(), text, at: 0, line: 0 });
         Ok(())
     }

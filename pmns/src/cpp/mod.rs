@@ -6,7 +6,7 @@ mod line;
 pub(crate) use line::Line;
 
 use crate::error::{Pass, Place, Problem};
-use crate::files::Files;
+use crate::files::{Files, LONGEST};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(crate) struct Preprocessor<'a> {
     /// Open inputs, the innermost last; empty at the end of the text.
     inputs: Vec<Input>,
     included: usize,
+    /// Bytes that may be included. A short text with few inclusions cannot use up the memory.
+    room: usize,
     macros: HashMap<Box<[u8]>, Box<[u8]>>,
     /// Start of the comment that is still open.
     comment: Option<Place>,
@@ -54,6 +56,7 @@ impl<'a> Preprocessor<'a> {
             dirs,
             inputs: vec![Input { name: name.into(), text, at: 0, line: 0 }],
             included: 0,
+            room: LONGEST,
             macros: HashMap::new(),
             comment: None,
             condition: None,

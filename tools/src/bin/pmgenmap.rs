@@ -4,10 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
 use pcp_tools::{Program, genmap, usage};
+use pmapi::escape::{Escaped, Output};
 
 fn main() -> ExitCode {
     let program = Program::new(usage::PMGENMAP, 1);
-    let mut out = std::io::stdout();
+    let mut out = Output::to(std::io::stdout().lock());
     let arguments: Vec<String> = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let (name, specification) = match &arguments[..] {
         [version] if version == "--version" => {
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     };
     let Ok(specification) = specification else {
         let name = name.unwrap_or("<stdin>");
-        _ = writeln!(out, "{}: cannot open \"{}\"", program.name(), pmapi::escape::Escaped(name));
+        _ = writeln!(out, "{}: cannot open \"{}\"", program.name(), Escaped(name));
         return program.failure();
     };
     let built = std::env::var("PACKAGE_BUILD_DATE").ok().filter(|date| !date.is_empty());

@@ -3,7 +3,7 @@
 use clap::Parser;
 use nix::unistd::{AccessFlags, access};
 use pcp_tools::{Order, PmIds, Program, Update, usage};
-use pmapi::escape;
+use pmapi::escape::{self, Escaped};
 use pmns::Tree;
 use std::fmt::Display;
 use std::fs;
@@ -94,8 +94,9 @@ fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
         let path = words.next()?;
         (words.next()? == b"{").then_some(path)
     });
-    // Messages should have the line numbers of the file.
-    let start = format!("# 1 \"{}\"\n", file.display());
+    // Messages should have the line numbers of the file. A quote or a line end in its name would begin other text.
+    let name = Escaped(file.display()).to_string().replace('"', "'");
+    let start = format!("# 1 \"{name}\"\n");
     let before = match first_block {
         Some(path) => upper_levels(&String::from_utf8_lossy(path)),
         None => "root {\n".into(),
