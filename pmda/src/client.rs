@@ -136,7 +136,7 @@ impl<'a> ClientAttribute<'a> {
 }
 
 /// Largest number of clients for which state is kept.
-const MOST: usize = 65_536;
+pub(crate) const MOST: usize = 65_536;
 
 /// The attributes of clients that pmcd has sent.
 ///

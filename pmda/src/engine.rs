@@ -376,7 +376,14 @@ impl<A: Agent> Engine<A> {
         if metric.desc.indom.is_none() && set.len() > 1 {
             return Err(Error::INST);
         }
-        for (inst, value) in set.values() {
+        let work = (set.len() > 1).then(|| Work::up_to(repeats::LONGEST));
+        for (number, (inst, value)) in set.values().enumerate() {
+            let is_over = work.as_ref().is_some_and(Work::is_over);
+            if is_over && set.values().take(number).any(|(before, _)| before == inst) {
+                error!(source = %client.source(), "a request stores values of one instance repeatedly, which takes too long");
+                FixedLimit::Pdus.count();
+                return Err(Error::TOOBIG);
+            }
             // A singular metric accepts no instance, and a metric with instances requires one.
             if metric.desc.indom.is_some() != inst.is_some() {
                 return Err(Error::INST);

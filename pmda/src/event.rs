@@ -10,7 +10,8 @@ use pcp_pdu::event::{EventArray, EventFlags, Layout, Params, Stamp};
 use pmapi::{Atom, Domain, Error, Item, PmId, Result, Type};
 use tracing::warn;
 
-use crate::client::{Client, Ends, PerClient};
+use crate::client::{self, Client, Ends, PerClient};
+use crate::limits::FixedLimit;
 use crate::work::Work;
 
 /// A queue of events in a fixed amount of memory, each of which a client reads once. It is made with
@@ -259,11 +260,28 @@ impl EventQueue {
     }
 
     fn reader(&self, client: Client) -> RefMut<'_, Reader> {
+        self.make_room(client);
         RefMut::map(self.0.borrow_mut(), |queue| queue.readers.entry(client.number()).or_default())
+    }
+
+    /// Drops a reader when there is no room for another one, because pmcd has not reported the end of some clients.
+    fn make_room(&self, client: Client) {
+        let mut queue = self.0.borrow_mut();
+        let readers = &mut queue.readers;
+        if readers.len() < client::MOST || readers.contains_key(&client.number()) {
+            return;
+        }
+        FixedLimit::Clients.count();
+        let any = readers.keys().next().copied();
+        let dropped = any.and_then(|any| readers.remove(&any));
+        // The filter is dropped after the borrow has ended: it may hold a handle to the queue.
+        drop(queue);
+        drop(dropped);
     }
 
     /// Packs the events that a client has not read, and passes them to `put` (pmdaEventQueueRecords(3)).
     pub(crate) fn read(&self, client: Client, layout: Layout, put: impl FnOnce(Atom<'_>) -> Result) -> Result {
+        self.make_room(client);
         let queue = &mut *self.0.borrow_mut();
         queue.pack(client, layout)?;
         queue.trim();

@@ -10,6 +10,7 @@ use pmapi::{Config, Error, InDom, Inst, LabelFlags, LabelLevel, LabelSet, PmId, 
 use crate::agent::Agent;
 use crate::catalog::LabelSubject;
 
+use super::MAX_REPLY;
 use super::catalogs::Catalogs;
 
 /// Returns the level of a request.
@@ -68,9 +69,16 @@ fn of_instances<A: Agent>(catalogs: &Catalogs<'_, A>, profile: &Profile, req: La
             };
             let mut wanted: Vec<Inst> = Vec::new();
             instances.each(&mut |inst, _| wanted.extend(Some(inst).filter(|inst| selection.includes(*inst))));
-            list.extend(
-                wanted.into_iter().map(|inst| (Some(inst), catalogs.agent.instance_labels(indom.serial(), inst))),
-            );
+            let mut bytes = 0;
+            for inst in wanted {
+                let set = catalogs.agent.instance_labels(indom.serial(), inst);
+                bytes += set.as_ref().map_or(0, |set| set.json().len());
+                // Each of very many instances may have 64 KiB of labels.
+                if bytes > MAX_REPLY {
+                    return Err(Error::TOOBIG);
+                }
+                list.push((Some(inst), set));
+            }
         }
     }
     let indexes: Vec<Result<Vec<RawLabel>>> = list
@@ -97,4 +105,56 @@ fn marked(set: &LabelSet, level: LabelLevel) -> Vec<RawLabel> {
             label
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use pcp_pdu::{Header, Pdu};
+    use serde_json::json;
+
+    use super::super::{Engine, Reply};
+    use super::*;
+    use crate::prelude::*;
+
+    const THINGS: Serial = Serial::new(0);
+
+    /// Agent whose instances have very long labels. Counts how many it has made.
+    struct Talkative(Cell<usize>);
+
+    impl Agent for Talkative {
+        const NAME: &'static str = "talkative";
+        const DOMAIN: u16 = 400;
+
+        fn new(setup: &mut Setup) -> Start<Self> {
+            setup.indom(THINGS).instances((0..2_000).map(|inst| (inst, format!("thing{inst}"))));
+            Ok(Talkative(Cell::new(0)))
+        }
+
+        fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
+            Ok(())
+        }
+
+        fn instance_labels(&self, _: Serial, _: Inst) -> Result<LabelSet> {
+            self.0.set(self.0.get() + 1);
+            LabelSet::of(json!({"text": "x".repeat(60_000)})).map_err(|_| Error::GENERIC)
+        }
+    }
+
+    #[test]
+    fn labels_beyond_the_largest_reply_are_not_made() {
+        let domain = pmapi::Domain::new(400).unwrap();
+        let mut engine = Engine::<Talkative>::builder().domain(domain).config(Config::new(b"", [])).build().unwrap();
+        let mut bytes = Vec::new();
+        let req = LabelReq { ident: InDom::new(domain, THINGS).word(), bits: LabelLevel::Instances.code() as i32 };
+        req.encode(&mut bytes, 1).unwrap();
+        let reply = engine.handle(Header::parse(&bytes).unwrap().unwrap(), &bytes, |reply| match reply {
+            Reply::Pdu(head, rest) => [head, rest].concat(),
+            reply => panic!("{reply:?}"),
+        });
+        let Ok(Pdu::Error(e)) = Pdu::decode(Header::parse(&reply).unwrap().unwrap(), &reply) else { panic!() };
+        assert_eq!(e.status(), Err(Error::TOOBIG));
+        assert!((1_000..1_200).contains(&engine.agent().0.get()), "{}", engine.agent().0.get());
+    }
 }

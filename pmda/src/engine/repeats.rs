@@ -79,6 +79,7 @@ mod tests {
     struct Slow(u32);
 
     const METRICS: u16 = 40;
+    const KINDS: Serial = Serial::new(0);
     const DOMAIN: Domain = Domain::new(400).unwrap();
 
     impl Agent for Slow {
@@ -89,6 +90,9 @@ mod tests {
             (0..METRICS).for_each(|item| {
                 setup.metric(format!("slow.m{item}"), Item::new(0, item), Type::U32).storable().help("A count", "");
             });
+            setup.indom(KINDS).instances((0..METRICS.into()).map(|inst| (inst, format!("kind{inst}"))));
+            let of_kinds = setup.metric("slow.kinds", Item::new(1, 0), Type::U32).indom(KINDS);
+            of_kinds.storable().help("A count of each kind", "");
             Ok(Slow(0))
         }
 
@@ -160,11 +164,18 @@ mod tests {
 
     /// Stores a value for each of these sets: an item, and its number of values. Returns how many were stored.
     fn store(sets: &[(u16, u32)]) -> (u32, Result) {
+        store_with(sets, |_| None)
+    }
+
+    /// Stores values as [`store`] does, each for the instance that `inst` returns for its number. The item after the last
+    /// stands for the metric of the kinds.
+    fn store_with(sets: &[(u16, u32)], inst: impl Fn(u32) -> Option<Inst>) -> (u32, Result) {
         let (mut writer, mut engine) = (ResultWriter::new(), engine());
         writer.begin();
         for (item, count) in sets {
-            writer.begin_set(Some(pmid(*item)));
-            (0..*count).for_each(|n| writer.push(None, Type::U32, n.into()).unwrap());
+            let of_kinds = PmId::new(DOMAIN, Item::new(1, 0));
+            writer.begin_set(Some(if *item == METRICS { of_kinds } else { pmid(*item) }));
+            (0..*count).for_each(|n| writer.push(inst(n), Type::U32, n.into()).unwrap());
             writer.end_set(Ok(()));
         }
         let (head, rest) = writer.seal(1, Changes::default()).unwrap();
@@ -181,5 +192,14 @@ mod tests {
         assert_eq!(store(&[(3, 2)]), (0, Err(Error::INST)));
         let (stored, outcome) = store(&[(3, 1); 1000]);
         assert!((15..=30).contains(&stored) && outcome == Err(Error::TOOBIG), "{stored} {outcome:?}");
+    }
+
+    #[test]
+    fn values_of_an_instance_that_are_stored_again_have_a_limited_time() {
+        let kinds = |count, different| store_with(&[(METRICS, count)], |n| Some(Inst::new(n % different)));
+        assert_eq!(kinds(METRICS.into(), METRICS.into()), (METRICS.into(), Ok(())));
+        assert_eq!(kinds(5, 1), (5, Ok(())));
+        let (stored, outcome) = kinds(1000, METRICS.into());
+        assert!((20..=60).contains(&stored) && outcome == Err(Error::TOOBIG), "{stored} {outcome:?}");
     }
 }

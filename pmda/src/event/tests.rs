@@ -313,3 +313,21 @@ proptest! {
         prop_assert_eq!(queue.memory(), 0);
     }
 }
+
+/// pmcd does not report the end of a client while it waits for the agent.
+#[test]
+fn clients_without_number_cost_a_limited_amount() {
+    let (_ends, queue) = queue(100 * SIZE);
+    let before = FixedLimit::Clients.exceeded();
+    for number in 0..client::MOST as i32 + 100 {
+        queue.set_filter(Client::new(number), |_| true);
+    }
+    assert_eq!(queue.0.borrow().readers.len(), client::MOST);
+    for number in -100..0 {
+        assert!(read(&queue, Client::new(number)).is_empty());
+    }
+    assert_eq!((queue.0.borrow().readers.len(), queue.clients() > 90), (client::MOST, true));
+    assert!(FixedLimit::Clients.exceeded() >= before + 200);
+    push(&queue, 7);
+    assert_eq!(read(&queue, Client::new(-1)), [7]);
+}

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// | [`LogCut`](Self::LogCut) | 1 KiB for a line, 16 KiB for a critical line | a log line is cut | `log_cut` |
 /// | [`Clients`](Self::Clients) | 65,536 clients | attributes of a client are ignored, or a state is dropped | `clients` |
 /// | [`Pdus`](Self::Pdus) | 64 MiB for a PDU | an answer becomes `PM_ERR_TOOBIG`; a request ends the connection | `pdus` |
-/// | | 20 ms of processor time for metrics that a request names again | a repetition gets `PM_ERR_TOOBIG` | `pdus` |
+/// | | 20 ms of processor time for metrics, or stored instances, that a request names again | a repetition gets `PM_ERR_TOOBIG` | `pdus` |
 ///
 /// The counters belong to the process, or to the shared object in it: agents that share it share them. Limits on files
 /// of the administrator (a configuration, an instance cache, `/etc/subuid`) are errors with a log line, and have no
