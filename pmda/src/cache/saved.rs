@@ -4,7 +4,7 @@ use std::io;
 
 use pmapi::file::Dir;
 
-use super::file::{CacheFileError, Head, Line};
+use super::file::{CacheFileError, Head, LONGEST, Line};
 use super::{Cache, CacheInstance, now};
 
 impl<T> Cache<T> {
@@ -12,13 +12,18 @@ impl<T> Cache<T> {
     /// cache or when there is no file.
     ///
     /// # Errors
-    /// [`CacheFileError::Io`] when the file cannot be read. [`CacheFileError::Damaged`] names the first invalid line. Valid lines
-    /// are loaded, but none after an invalid line 1. [`Cache::write`] then keeps the damaged file as `FILE.damaged`.
+    /// [`CacheFileError::Io`] when the file cannot be read, or has over 64 MiB. [`CacheFileError::Damaged`] names the first
+    /// invalid line. Valid lines are loaded, but none after an invalid line 1. [`Cache::write`] then keeps a damaged or
+    /// too long file as `FILE.damaged`.
     pub fn load(&mut self) -> Result<(), CacheFileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
         let bytes = match super::file::read(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            read => read.map_err(|source| CacheFileError::Io { path: path.clone(), source })?,
+            read => read.map_err(|source| {
+                // The next write would destroy it.
+                self.damaged |= source.kind() == io::ErrorKind::FileTooLarge;
+                CacheFileError::Io { path: path.clone(), source }
+            })?,
         };
         // Install creates an empty file for the agent.
         let mut wrong = None;
@@ -79,7 +84,7 @@ impl<T> Cache<T> {
     /// new one at any time, and the new content is on the disk when this returns.
     ///
     /// # Errors
-    /// [`CacheFileError::Io`] when the directory or the file cannot be written.
+    /// [`CacheFileError::Io`] when the directory or the file cannot be written, or the file would have over 64 MiB.
     pub fn write(&mut self) -> Result<(), CacheFileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
         // PCP may not have created the last part of `$PCP_VAR_DIR/config/pmda` yet. Without PCP, numbers need not be
@@ -90,17 +95,21 @@ impl<T> Cache<T> {
             }
             Dir::create(dir).map_err(|source| CacheFileError::Io { path: dir.to_owned(), source })?;
         }
+        let mut text = String::new();
+        self.head.write(&mut text);
+        let now = now();
+        self.table.stamp(u32::try_from(now).unwrap_or(u32::MAX));
+        self.table.iter().for_each(|(instance, entry)| entry.write(instance.number, &mut text));
+        if text.len() as u64 > LONGEST {
+            let source = io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {LONGEST} bytes"));
+            return Err(CacheFileError::Io { path, source });
+        }
         if self.damaged {
             let aside =
                 super::file::keep_aside(&path).map_err(|source| CacheFileError::Io { path: path.clone(), source })?;
             tracing::warn!("instance cache: {}: the damaged file is kept as {}", path.display(), aside.display());
             self.damaged = false;
         }
-        let mut text = String::new();
-        self.head.write(&mut text);
-        let now = now();
-        self.table.stamp(u32::try_from(now).unwrap_or(u32::MAX));
-        self.table.iter().for_each(|(instance, entry)| entry.write(instance.number, &mut text));
         pmapi::file::replace(&path, text.as_bytes()).map_err(|source| CacheFileError::Io { path, source })?;
         (self.changed, self.touched) = (false, false);
         Ok(())

@@ -180,6 +180,22 @@ fn what_is_no_file_is_not_waited_for() {
     let sparse = fs::remove_file(&file).and_then(|()| fs::File::create(&file)).unwrap();
     sparse.set_len(file::LONGEST + 1).unwrap();
     assert!(matches!(cache.load(), Err(CacheFileError::Io { .. })));
+    // It may have been valid. It is kept when the next one takes its place.
+    cache.store("new", ()).unwrap();
+    cache.save().unwrap();
+    assert_eq!(fs::metadata(file.with_extension("1.damaged")).unwrap().len(), file::LONGEST + 1);
+    assert!(fs::read_to_string(&file).unwrap().ends_with(" new\n"));
+}
+
+#[test]
+fn a_file_that_could_not_be_read_is_not_written() {
+    let (_dir, file, config) = home("2 0 9\n1 2 old\n");
+    let mut cache = Cache::<()>::open_strings(indom(), &config);
+    cache.resize(1000).unwrap();
+    let long = "x".repeat(1 << 20);
+    (0..64).for_each(|n| _ = cache.store(&format!("{n}{long}"), ()).unwrap());
+    assert!(matches!(cache.save(), Err(CacheFileError::Io { .. })));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "2 0 9\n1 2 old\n");
 }
 
 #[test]
