@@ -7,7 +7,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use pmapi::escape::{self, Escaped};
 
 use cli::Options;
@@ -17,7 +17,10 @@ pub fn main() -> ExitCode {
     if let Some(code) = builtin::agent(std::env::args_os()) {
         return code;
     }
-    let options = Options::parse();
+    let options: Options = match pcp_view::cli::parse(std::env::args_os()) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     pcp_view::show(&options.view, |scratch| options.plans(scratch)).unwrap_or_else(|e| {
         escape::eprint(format_args!("pcp-agents: {}\n", Escaped(e)));
         ExitCode::FAILURE

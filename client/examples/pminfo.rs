@@ -9,6 +9,11 @@ use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::RawValue;
 use pmapi::{Atom, Desc, Inst, OptionWord as _, PmId};
 
+/// Prints a line. Names, texts and values are those of strangers: they are escaped on a terminal.
+macro_rules! say {
+    ($($text:tt)*) => { pmapi::escape::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 #[derive(Default)]
 struct Show {
     desc: bool,
@@ -39,34 +44,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     for name in names {
         match pmcd.traverse(&name) {
             Ok(found) => found.iter().for_each(|name| metric(&mut pmcd, name, &show)),
-            Err(e) => println!("{name}: {e}"),
+            Err(e) => say!("{name}: {e}"),
         }
     }
     Ok(())
 }
 
 fn metric(pmcd: &mut Context, name: &str, show: &Show) {
-    println!("{name}");
+    say!("{name}");
     if let Err(e) = details(pmcd, name, show) {
-        println!("    Error: {e}");
+        say!("    Error: {e}");
     }
 }
 
 fn details(pmcd: &mut Context, name: &str, show: &Show) -> pmapi::Result {
     let pmid = pmcd.lookup_name(name)?;
     if show.line {
-        println!("    [{}]", text(pmcd, pmid, TextKind::OneLine)?);
+        say!("    [{}]", text(pmcd, pmid, TextKind::OneLine)?);
     }
     let desc = pmcd.lookup_desc(pmid)?;
     if show.desc {
-        println!("    Data Type: {}  InDom: {} 0x{:x}", desc.ty, pmapi::OrNull(desc.indom), desc.indom.word());
-        println!("    Semantics: {}  Units: {}", desc.semantics, desc.units);
+        say!("    Data Type: {}  InDom: {} 0x{:x}", desc.ty, pmapi::OrNull(desc.indom), desc.indom.word());
+        say!("    Semantics: {}  Units: {}", desc.semantics, desc.units);
     }
     if show.help {
-        println!("Help:\n{}", text(pmcd, pmid, TextKind::Help)?);
+        say!("Help:\n{}", text(pmcd, pmid, TextKind::Help)?);
     }
     if show.labels {
-        println!("    labels {}", pmcd.merged_labels(pmid)?);
+        say!("    labels {}", pmcd.merged_labels(pmid)?);
     }
     if show.values {
         let sample = pmcd.fetch(&[pmid])?;
@@ -88,13 +93,13 @@ fn values(pmcd: &mut Context, desc: Desc, sample: &Sample) -> pmapi::Result {
         None => HashMap::new(),
     };
     if set.is_empty() {
-        println!("No value(s) available!");
+        say!("No value(s) available!");
     }
     for (inst, value) in set.values() {
         let name = inst.and_then(|inst| names.get(&inst)).map(|name| String::from_utf8_lossy(name));
         match inst {
-            None => println!("    value {}", shown(value, desc)),
-            Some(inst) => println!("    inst [{inst} or {:?}] value {}", name.unwrap_or_default(), shown(value, desc)),
+            None => say!("    value {}", shown(value, desc)),
+            Some(inst) => say!("    inst [{inst} or {:?}] value {}", name.unwrap_or_default(), shown(value, desc)),
         }
     }
     Ok(())

@@ -50,5 +50,5 @@ pub use name_space::NameSpace;
 pub use output::{Output, normalise, with_sorted_metadata, without_usage_words};
 pub use pcp::{Missing, Pcp, Version, agents_with};
 pub use pmcd::{Builder, Pmcd, wait_for};
-pub use program::{answers, compile, copy_executable, executable};
+pub use program::{answers, compile, copy_executable, executable, on_terminal};
 pub use words::one_word;

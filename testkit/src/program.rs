@@ -1,5 +1,6 @@
 //! Programs in C that tests compare with.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,6 +45,19 @@ pub fn copy_executable(from: impl AsRef<Path>, to: impl AsRef<Path>, mode: u32) 
     let mut command = Command::new("install");
     let status = command.arg("-m").arg(format!("{mode:o}")).arg(from.as_ref()).arg(to.as_ref()).status();
     assert!(status.expect("install").success(), "{}", to.as_ref().display());
+}
+
+/// Runs a program on a terminal of its own (script(1)), without input. Returns what it writes there.
+///
+/// # Panics
+/// When there is no script(1), or the output is not UTF-8.
+#[track_caller]
+pub fn on_terminal<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> String {
+    let quoted = |word: &OsStr| format!("'{}'", word.to_str().expect("an argument in UTF-8").replace('\'', r"'\''"));
+    let line = arguments.into_iter().fold(quoted(program.as_ref()), |line, word| line + " " + &quoted(word.as_ref()));
+    let mut script = Command::new("script");
+    let output = script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().expect("script(1)");
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// Runs a program with an input, and returns its standard output.

@@ -38,7 +38,15 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     if !args.iter().filter_map(|arg| arg.to_str()).any(is_ours) {
         return None;
     }
-    let given = options::augment(Command::new("pmdaderived")).get_matches_from(args);
+    let given = match options::augment(Command::new("pmdaderived")).try_get_matches_from(args) {
+        Ok(given) => given,
+        // A shell may have made the arguments of names in a directory of strangers.
+        Err(e) if e.use_stderr() => {
+            escape::eprint(&e);
+            return Some(u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from));
+        }
+        Err(e) => e.exit(),
+    };
     let ended = match (given.contains_id("write"), given.contains_id("check")) {
         (true, _) => write::run(&given),
         (_, true) => report(&given),

@@ -35,7 +35,15 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
         return None;
     }
-    let given = augment(Command::new("pmdaopenmetrics")).get_matches_from(args);
+    let given = match augment(Command::new("pmdaopenmetrics")).try_get_matches_from(args) {
+        Ok(given) => given,
+        // A shell may have made the arguments of names in a directory of strangers.
+        Err(e) if e.use_stderr() => {
+            escape::eprint(&e);
+            return Some(u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from));
+        }
+        Err(e) => e.exit(),
+    };
     let options = Options::from_arg_matches(&given).ok()?;
     let subject = options.check.clone()?;
     Some(match report(&subject, &options) {

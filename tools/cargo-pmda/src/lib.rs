@@ -14,7 +14,7 @@ mod template;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use pmapi::escape::{self, Escaped};
 
 use agent::Printed;
@@ -28,7 +28,10 @@ pub fn main() -> ExitCode {
         words.remove(1);
     }
     let ends_with_dashes = words.last().is_some_and(|word| word == "--");
-    let mut options = Options::parse_from(words);
+    let mut options: Options = match pcp_view::cli::parse(words) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     if let Task::Install(install) = &mut options.task {
         install.clears = ends_with_dashes && install.args.is_empty();
     }

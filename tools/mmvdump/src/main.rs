@@ -13,17 +13,22 @@ use std::process::ExitCode;
 use clap::Parser;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use pmapi::escape::Output;
+use pmapi::escape::{self, Output};
 
 use options::Options;
 
 fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
+        // A shell may have made the arguments of names in a directory of strangers.
+        Err(e) if e.use_stderr() => {
+            escape::eprint(e);
+            return ExitCode::FAILURE;
+        }
         Err(e) => {
-            // If the message cannot be printed either, nothing is left to do.
+            // If the help cannot be printed, nothing is left to do.
             _ = e.print();
-            return if e.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+            return ExitCode::SUCCESS;
         }
     };
     let file = options.file.unwrap_or_else(|| pmapi::Config::load().tmp_dir().join("mmv/test"));

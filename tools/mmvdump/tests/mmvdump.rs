@@ -128,3 +128,12 @@ fn json_has_no_control_character() {
     assert!(shown.lines().all(|line| line.chars().all(|c| !c.is_control())), "{shown}");
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["file"], path.to_str().unwrap());
 }
+
+/// A shell makes arguments of the names of files, which strangers may have chosen.
+#[test]
+fn arguments_steer_no_terminal() {
+    for arguments in [["a", "\x1b[2Jb\u{9b}c"], ["a", "--\x1b[2Jb\u{9b}c"], ["--json", "\x1b[2Jb\u{9b}c"]] {
+        let said = testkit::on_terminal(env!("CARGO_BIN_EXE_mmvdump"), arguments);
+        assert!(said.contains(r"b\u{9b}c") && !said.contains('\x1b'), "{said:?}");
+    }
+}

@@ -32,10 +32,14 @@ use supervisor::Supervisor;
 fn main() -> ExitCode {
     let mut options = match Options::try_parse() {
         Ok(options) => options,
+        Err(e) if e.use_stderr() => {
+            escape::eprint(e);
+            return ExitCode::FAILURE;
+        }
         Err(e) => {
-            // If the message cannot be printed either, nothing is left to do.
+            // If the help cannot be printed, nothing is left to do.
             _ = e.print();
-            return if e.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+            return ExitCode::SUCCESS;
         }
     };
     options.so = find(&options.so);

@@ -1,5 +1,6 @@
 //! Command line of the program `pcp-view`.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
@@ -33,9 +34,29 @@ const EXAMPLES: &str = "Examples:
   pcp-view --replay db1
   pcp-view -t 5 --json -s 0 mmv | jq -c '[.metric, .values]'";
 
+/// Parses a command line. Its text may be that of a stranger, as a shell makes arguments of the names of files: a message
+/// about it is escaped.
+///
+/// # Errors
+/// The exit code, after a message or the help has been printed.
+pub fn parse<T: Parser>(words: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
+    T::try_parse_from(words).map_err(|e| {
+        if e.use_stderr() {
+            escape::eprint(&e);
+        } else {
+            // If the help cannot be printed, nothing is left to do.
+            _ = e.print();
+        }
+        u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+    })
+}
+
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let options = Options::parse();
+    let options: Options = match parse(std::env::args_os()) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     show(&options.view, |_| Ok(vec![Plan::host(&options.host, &options.metrics)?])).unwrap_or_else(|e| {
         escape::eprint(format_args!("pcp-view: {}\n", Escaped(e)));
         ExitCode::FAILURE

@@ -50,6 +50,14 @@ fn mistakes_are_one_sentence() {
 }
 
 #[test]
+fn arguments_steer_no_terminal() {
+    for arguments in [["--replay=a", "\x1b[2Jb"], ["--samples", "\x1b[2Jb"], ["x", "--\x1b[2Jb"]] {
+        let said = testkit::on_terminal(env!("CARGO_BIN_EXE_pcp-view"), arguments);
+        assert!(!said.contains('\x1b'), "{said:?}");
+    }
+}
+
+#[test]
 #[ignore = "needs PCP"]
 fn the_metrics_of_a_pmcd() {
     let pmcd = Pcp::required().pmcd().start();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser};
 use pcp_collector::{Address, Launch, SharedObject};
 use pcp_tools::{PmIds, Program};
-use pmapi::escape::Escaped;
+use pmapi::escape::{self, Escaped};
 use pmapi::{Domain, PmId};
 
 use super::log::panics;
@@ -78,6 +78,10 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let program = Program::new("", 2);
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
+        Err(e) if e.use_stderr() => {
+            escape::eprint(e);
+            return program.failure();
+        }
         Err(e) => e.exit(),
     };
     try_run(&args, &program).unwrap_or_else(|code| code)

@@ -156,3 +156,11 @@ fn rc_before_the_terminal() {
 fn rc_before_the_terminal_as_in_c() {
     rc(Pcp::required().command("dbpmda"));
 }
+
+#[test]
+fn arguments_steer_no_terminal() {
+    for arguments in [["check", "--\x1b[2Jb"], ["check", "--limit=\x1b[2Jb"], ["\x1b[2Jb", "-f"]] {
+        let said = testkit::on_terminal(OURS, arguments);
+        assert!(!said.contains('\x1b'), "{said:?}");
+    }
+}
