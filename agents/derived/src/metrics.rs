@@ -1,8 +1,10 @@
 //! Metrics that a group's definitions have been bound to, and lists of instances.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use pcp_derive::{Column, Definition, DefinitionId, Evaluator, Text};
+use pmapi::escape::exported_name;
 use pmapi::{Desc, Inst, LabelSet};
 use pmda::Instances;
 
@@ -120,7 +122,7 @@ impl Labels {
 }
 
 impl List {
-    /// Creates a list without labels. U+FFFD replaces bytes of names that are not UTF-8.
+    /// Creates a list without labels. The names are [as exported](exported_name).
     pub(crate) fn new(instances: impl IntoIterator<Item = (Inst, Vec<u8>)>) -> List {
         let instances: Vec<_> = instances.into_iter().map(|(inst, name)| (inst, text(name))).collect();
         let mut by_number: Vec<u32> = (0..).take(instances.len()).collect();
@@ -181,7 +183,25 @@ impl Instances for List {
     }
 }
 
-/// Returns a name as text. U+FFFD replaces bytes that are not UTF-8.
+/// Returns a name as it is exported, without a copy unless it is changed.
 fn text(name: Vec<u8>) -> String {
-    String::from_utf8(name).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+    let changed = match exported_name(&name) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => Some(text),
+    };
+    changed.unwrap_or_else(|| String::from_utf8(name).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names are those of another agent, which may be PCP's.
+    #[test]
+    fn names_steer_no_terminal() {
+        let names = [&b"cpu0"[..], b"\xc3\xa9 \\", b"x\x1b[2J", b"\xff"];
+        let list = List::new((0..).map(Inst::new).zip(names.map(<[u8]>::to_vec)));
+        let shown: Vec<_> = (0..4).filter_map(|inst| list.name(Inst::new(inst))).collect();
+        assert_eq!(shown, ["cpu0", "é \\", r"x\u{1b}[2J", "\u{fffd}"]);
+    }
 }

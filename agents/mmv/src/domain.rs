@@ -1,6 +1,6 @@
 //! Instance domains of exported metrics.
 
-use pmda::pmapi::escape::{Escaped, is_control};
+use pmda::pmapi::escape::exported_name;
 use pmda::prelude::*;
 
 /// The instances of a domain, in the order of the files. Unlike in a [`Cache`](pmda::Cache), names may occur more than
@@ -10,17 +10,8 @@ pub(crate) struct Domain(Vec<(Inst, Box<str>)>);
 
 impl Domain {
     pub(crate) fn new<'a>(instances: impl Iterator<Item = (Inst, &'a [u8])>) -> Domain {
-        Domain(instances.map(|(inst, name)| (inst, shown(name))).collect())
+        Domain(instances.map(|(inst, name)| (inst, exported_name(name).into())).collect())
     }
-}
-
-/// Returns the exported name of an instance. Control characters are escaped, because PCP's tools print names as they
-/// are and a file could act on a terminal.
-fn shown(name: &[u8]) -> Box<str> {
-    let name = String::from_utf8_lossy(name);
-    // Most names are ASCII, of which all bytes are compared at once.
-    let is_plain = name.bytes().fold(true, |all, byte| all & (b' '..=b'~').contains(&byte));
-    if !is_plain && name.chars().any(is_control) { Escaped(name).to_string().into() } else { (*name).into() }
 }
 
 impl Instances for Domain {

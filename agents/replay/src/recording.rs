@@ -6,6 +6,7 @@ use std::time::Duration;
 use pcp_archive::{Archive, ArchiveError, Cursor, InstanceNames};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::{RawValue, ValueSet};
+use pmapi::escape::exported_name;
 use pmapi::{Atom, Error, InDom, Inst, PmId, Semantics, Type};
 use pmda::prelude::Instances;
 
@@ -323,8 +324,7 @@ impl Recording {
             return;
         }
         let list = self.names.instances(indom, time).unwrap_or_default();
-        named.list =
-            list.iter().map(|one| (Inst::new(one.inst), String::from_utf8_lossy(one.name).into_owned())).collect();
+        named.list = list.iter().map(|one| (Inst::new(one.inst), exported_name(one.name).into_owned())).collect();
         (named.from, named.until) = (None, None);
         for record in self.archive.metadata().indom_records(indom).into_iter().flatten() {
             if record.time > time {
