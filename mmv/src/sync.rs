@@ -1,10 +1,7 @@
 //! Locks and atomics: the standard library's, or loom's, which try every order of accesses (crate `mmv-loom`, with
 //! `--cfg mmv_loom`).
 
-use std::sync::PoisonError;
-#[cfg(feature = "metrics")]
-use std::sync::TryLockError;
-#[cfg(feature = "metrics")]
+use std::sync::{PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::fork;
@@ -49,7 +46,6 @@ impl<T> Lock<T> {
 
     /// Waits for at most `longest` until no other thread holds the lock. Returns `None` after that, and where
     /// [`Lock::lock`] does.
-    #[cfg(feature = "metrics")]
     pub(crate) fn lock_within(&self, longest: Duration) -> Option<Held<'_, T>> {
         let start = Instant::now();
         loop {

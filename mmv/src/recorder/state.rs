@@ -13,6 +13,7 @@ use super::Limits;
 use crate::handle::Output;
 use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
+use crate::registry::LONGEST_WAIT;
 use crate::sync::Held;
 use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, ids};
 
@@ -101,8 +102,6 @@ pub(super) const QUANTILES: [(f64, &str); 5] =
     [(0.5, ".p50"), (0.9, ".p90"), (0.95, ".p95"), (0.99, ".p99"), (0.999, ".p999")];
 /// Number of values of a key, with room for metrics of another kind with the same name.
 const MOST_VALUES: usize = 16;
-/// Longest time for which the registration of a key waits for a thread that writes the file.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Shortest time for which values count for the quantiles.
 const WINDOW: Duration = Duration::from_secs(60);
 /// The smallest value that quantiles distinguish from 0.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use once_cell::race::OnceBox;
 
 use super::Inner;
+#[cfg(doc)]
+use super::inner::LONGEST_WAIT;
 use super::inner::{Phase, State};
 use crate::handle::{Output, Quantiles};
 use crate::notice;
@@ -26,7 +28,12 @@ pub(super) enum Attempt {
 
 impl Inner {
     /// Flushes values, and publishes lazy registrations, earlier failures to publish, and files that were removed.
+    ///
+    /// Does nothing if another thread has been writing the file for longer than [`LONGEST_WAIT`].
     pub(super) fn flush(&self, attempt: Attempt) {
+        if !self.is_free_in_time() {
+            return;
+        }
         self.flush_values();
         let Some(disk) = self.lock_disk() else { return };
         let Some(mut state) = self.lock() else { return };
@@ -103,6 +110,7 @@ impl Inner {
                 thread::park_timeout(period);
                 let Some(inner) = exporting(&weak) else { return };
                 inner.flush(Attempt::WhenDue);
+                inner.end_if_due();
             }
         });
         match spawned {
@@ -145,4 +153,72 @@ impl Inner {
 /// Returns the registry while this process exports it.
 fn exporting(inner: &Weak<Inner>) -> Option<Arc<Inner>> {
     inner.upgrade().filter(|inner| inner.lock().is_some_and(|state| state.exports()))
+}
+
+#[cfg(all(test, not(mmv_loom)))]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::Registry;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// The flush thread ends the export once the disk answers, also of a registry that was dropped in the meantime.
+    #[test]
+    fn an_export_ends_in_a_limited_time_while_the_disk_hangs() {
+        for is_dropped in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let registry = Registry::builder("test").directory(dir.path()).flush_every(Duration::from_millis(20));
+            let registry = registry.build().unwrap();
+            let counter: crate::Counter = registry.counter("counter").register().unwrap();
+            registry.try_start().unwrap();
+            let path = registry.path().unwrap();
+            let inner = Arc::clone(registry.inner());
+            // As a thread whose disk hangs.
+            let (disk, state) = (inner.lock_disk().unwrap(), inner.lock().unwrap());
+            let (done, is_done) = mpsc::channel();
+            let kept = (!is_dropped).then(|| registry.clone());
+            thread::spawn(move || {
+                let start = Instant::now();
+                registry.flush();
+                counter.inc();
+                if is_dropped {
+                    drop(registry);
+                } else {
+                    registry.stop();
+                }
+                done.send(start.elapsed()).unwrap();
+            });
+            let took = is_done.recv_timeout(LONG);
+            let existed = path.exists();
+            drop((state, disk));
+            drop(inner);
+            assert!(took.is_ok_and(|took| took < LONG / 2) && existed, "{took:?} {existed}");
+            let start = Instant::now();
+            while path.exists() {
+                assert!(start.elapsed() < LONG, "the export goes on");
+                thread::sleep(Duration::from_millis(10));
+            }
+            drop(kept);
+        }
+    }
+
+    #[test]
+    fn an_export_that_was_to_end_and_is_started_again_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::builder("test").directory(dir.path()).build().unwrap();
+        let counter: crate::Counter = registry.counter("counter").register().unwrap();
+        registry.try_start().unwrap();
+        let held = registry.inner().lock().unwrap();
+        thread::scope(|scope| scope.spawn(|| registry.stop()).join().unwrap());
+        drop(held);
+        registry.try_start().unwrap();
+        counter.inc();
+        registry.counter("another").register().unwrap();
+        assert!(registry.path().is_some_and(|path| path.exists()));
+        registry.stop();
+        assert!(registry.path().is_none() && std::fs::read_dir(dir.path()).unwrap().next().is_none());
+    }
 }

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::thread::Thread;
-#[cfg(feature = "metrics")]
 use std::time::Duration;
 
 use once_cell::race::OnceBox;
@@ -27,6 +26,10 @@ use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Held, Lock};
 
+/// Longest time for which a flush, the end of the export, and the registration of a recorder's key wait for a thread that
+/// writes the file.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// Smallest number of values that get value slots at a time: about as many as fit into a page.
 const LEAST_VALUES: usize = 120;
 
@@ -40,6 +43,8 @@ pub(crate) struct Inner {
     pub(super) made: u64,
     /// Whether the flush thread could not be started.
     pub(super) lacks_thread: AtomicBool,
+    /// Whether the export was to end while a thread wrote the file. That thread, or the flush thread, ends it later.
+    pub(super) ends: AtomicBool,
     /// Held while the file of a lazy registry is written, and acquired before the state. Without it, a registration waits
     /// for no disk.
     disk: Lock<()>,
@@ -119,6 +124,7 @@ impl Inner {
             process: Process::own(),
             made: generation(),
             lacks_thread: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
             disk: Lock::default(),
             state: Lock::new(state),
         });
@@ -130,6 +136,14 @@ impl Inner {
     /// Locks the state. Returns `None` in a [torn](fork::is_torn) child, if the state was locked at the fork.
     pub(crate) fn lock(&self) -> Option<Held<'_, State>> {
         self.state.lock()
+    }
+
+    /// Waits for at most [`LONGEST_WAIT`] until no thread writes the file. Returns false if a thread still does, for
+    /// example because the disk hangs.
+    pub(super) fn is_free_in_time(&self) -> bool {
+        // Locks that are held forever are those of threads that do not exist here, and do not write.
+        fork::is_torn()
+            || self.disk.lock_within(LONGEST_WAIT).is_some_and(|_disk| self.state.lock_within(LONGEST_WAIT).is_some())
     }
 
     /// Waits until no thread writes the file of a lazy registry. None does while the caller keeps the guard.
@@ -169,6 +183,7 @@ impl Inner {
         drop(state);
         self.log(error);
         self.log_no_thread(no_thread);
+        self.end_if_due();
         Ok(result)
     }
 

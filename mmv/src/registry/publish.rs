@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use nix::unistd::geteuid;
@@ -14,6 +15,8 @@ use pmapi::Config;
 use pmapi::backoff::doubling;
 
 use super::directory::{Directory, Existing, header};
+#[cfg(doc)]
+use super::inner::LONGEST_WAIT;
 use super::inner::{Phase, State};
 use super::others::{Before, Claim, choose_cluster, name_of_child, remove_leftovers};
 use super::process::Process;
@@ -53,6 +56,7 @@ impl Inner {
         let disk = self.lock_disk().ok_or(Error::TORN)?;
         let mut state = self.lock().ok_or(Error::TORN)?;
         let process = Process::own();
+        self.ends.store(false, Relaxed);
         if state.exported_by(process) {
             return Ok(());
         }
@@ -309,10 +313,17 @@ impl Inner {
         if none { no_value(metric.ty) } else { 0 }
     }
 
-    pub(super) fn stop(&self) {
+    /// Ends the export. If a thread has been writing the file for longer than [`LONGEST_WAIT`], it ends the export later.
+    /// Returns whether the export has ended.
+    pub(super) fn stop(&self) -> bool {
+        if !self.is_free_in_time() {
+            self.ends.store(true, Relaxed);
+            return false;
+        }
+        self.ends.store(false, Relaxed);
         self.flush_last();
         let _disk = self.lock_disk();
-        let Some(mut state) = self.lock() else { return };
+        let Some(mut state) = self.lock() else { return true };
         let exports = state.exports();
         // A thread that has not begun to run sees that the export has ended.
         if let Some(thread) = state.thread.take().filter(|_| exports).as_ref().and_then(|thread| thread.get()) {
@@ -324,6 +335,14 @@ impl Inner {
             }
         }
         state.claim = None;
+        true
+    }
+
+    /// Ends the export if that was not possible while the file was written.
+    pub(super) fn end_if_due(&self) {
+        if self.ends.load(Relaxed) {
+            self.stop();
+        }
     }
 
     /// Removes the file with this name if its device and inode number are `id`.
