@@ -73,7 +73,7 @@ impl Launch {
         self
     }
 
-    /// Sets the longest PDU that the agent may send, in bytes; by default the longest PDU that is possible.
+    /// Sets the longest PDU that the agent may send, in bytes; 256 MiB by default, and at most.
     pub fn limit(mut self, bytes: u32) -> Launch {
         self.limit = Some(bytes);
         self

@@ -24,6 +24,10 @@ pub struct Stream {
 /// Largest number of bytes read after the time is over, because they may have arrived before.
 const ARREARS: usize = 64 << 10;
 
+/// Largest number of bytes of an incomplete PDU that are kept, whatever the limit. The longest answer of an agent of this
+/// framework has a quarter of it.
+const MOST: usize = 256 << 20;
+
 #[derive(Debug)]
 struct Ends {
     from_agent: File,
@@ -58,7 +62,7 @@ impl Stream {
         Some(self.ends.as_ref()?.from_agent.as_fd())
     }
 
-    /// Sets the longest PDU that is accepted, in bytes. By default it may have 2 GiB.
+    /// Sets the longest PDU that is accepted, in bytes. It may have 256 MiB by default, and at most.
     pub fn set_limit(&mut self, bytes: u32) {
         self.limit = bytes;
     }
@@ -103,7 +107,8 @@ impl Channel for Stream {
                 pdu.extend_from_slice(bytes);
                 return Ok(header);
             }
-            if let Some(header) = Header::parse(self.frames.unread())?.filter(|header| header.len > self.limit) {
+            let is_too_long = |header: &Header| header.len > self.limit || self.frames.pending() > MOST;
+            if let Some(header) = Header::parse(self.frames.unread())?.filter(is_too_long) {
                 return Err(FrameError::TooLong(header.len as i32).into());
             }
             // Otherwise an agent that never stops sending would be read forever.

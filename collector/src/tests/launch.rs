@@ -196,6 +196,11 @@ fn an_agent_that_never_stops_sending() {
     // An incomplete PDU is not an answer, however long it is.
     assert!(matches!(agent.settle(), Ok(())));
 
+    // A PDU of 2 GiB does not use up the memory.
+    let mut agent = Launch::pipe(endless(r"\177\000\000\000\000\000\160\001")).timeout(None).start().unwrap();
+    let error = agent.receive_bytes().unwrap_err();
+    assert!(matches!(error, Error::Frame(FrameError::TooLong(0x7f00_0000))), "{error}");
+
     let mut agent = Launch::pipe(endless(r"\000\020\000\001\000\000\160\001")).limit(1 << 20).start().unwrap();
     let error = agent.receive_bytes().unwrap_err();
     assert!(matches!(error, Error::Frame(FrameError::TooLong(0x10_0001))), "{error}");
