@@ -11,7 +11,7 @@
 //! | `user-memory` | 36 | MiB for the files of a user | `memory` |
 //! | `memory` | 144 | MiB for all files | `memory` |
 //! | `file-memory` | 8 | MiB of data in a file, without holes | `memory` |
-//! | `user-values` | 120000 | values of a user; a text counts as 10, a label as 40, an instance as 1, the first component of a file's names as 4, each further one as 16, and each 32 bytes of a long name beyond 32 as 1 | `values` |
+//! | `user-values` | 120000 | values of a user; a text counts as 20, a label as 40, an instance as 1, the first component of a file's names as 4, each further one as 16, and each 32 bytes of a long name beyond 32 as 1 | `values` |
 //! | `values` | 300000 | values in total | `values` |
 //! | `user-work` | 4500 | microseconds of processor time per request for changes of a user's files; more are delayed | `delayed` |
 //! | `work` | 4000 | microseconds of processor time per request for changes of all files; more are delayed, and users take turns | `delayed` |
