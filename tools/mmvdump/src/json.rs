@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mmv_reader::format::{Flags, ValueRecord, ValueType};
 use mmv_reader::{self as reader, File, Help};
+use pmapi::escape::escaped_json;
 use pmapi::{LabelFlags, LabelLevel, Semantics};
 use serde::Serialize;
 use serde_json::Value;
@@ -18,19 +19,9 @@ pub(crate) fn dump(out: &mut impl Write, path: &Path, bytes: Vec<u8>) -> io::Res
         Err(e) => (Shown { file: name, error: Some(e.to_string()), ..Shown::default() }, false),
     };
     let text = serde_json::to_string_pretty(&shown)?;
-    // `serde_json` escapes the other control characters, and separates lines with them.
-    for part in text.split_inclusive(is_other_control) {
-        let end = part.chars().next_back().filter(|c| is_other_control(*c));
-        out.write_all(part.strip_suffix(is_other_control).unwrap_or(part).as_bytes())?;
-        end.map_or(Ok(()), |c| write!(out, "\\u{:04x}", u32::from(c)))?;
-    }
-    writeln!(out)?;
+    // JSON need not escape all characters that act on a terminal.
+    writeln!(out, "{}", escaped_json(&text))?;
     Ok(valid)
-}
-
-/// Returns whether a character is a control character that JSON need not escape.
-fn is_other_control(c: char) -> bool {
-    matches!(c, '\x7f'..='\u{9f}')
 }
 
 #[derive(Serialize, Default)]

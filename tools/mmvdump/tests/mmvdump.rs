@@ -129,6 +129,18 @@ fn json_has_no_control_character() {
     assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["file"], path.to_str().unwrap());
 }
 
+#[test]
+fn json_steers_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("test").directory(dir.path()).persistent().build().unwrap();
+    registry.text("t").register().unwrap().set("a\u{202e}b\u{9b}c\u{2066}\x7f");
+    registry.try_start().unwrap();
+    let output = ours(&["--json", dir.path().join("test").to_str().unwrap()], dir.path());
+    let shown = text(&output.stdout);
+    assert!(shown.contains(r"a\u202eb\u009bc\u2066\u007f"), "{shown}");
+    assert!(serde_json::from_str::<Value>(&shown).is_ok());
+}
+
 /// A shell makes arguments of the names of files, which strangers may have chosen.
 #[test]
 fn arguments_steer_no_terminal() {
