@@ -17,7 +17,7 @@ pub enum Error {
         /// Error of [`Files::read`](crate::Files::read).
         source: io::Error,
     },
-    /// The text is malformed. The list is never empty, and its first problem is the first one that libpcp would find.
+    /// The text is malformed. The list has 1 to 1,000 problems. The first one is the first that libpcp would find.
     #[error("{}", Lines(.0))]
     Problems(Vec<Problem>),
 }

@@ -185,6 +185,10 @@ fn few_lines_cannot_ask_for_much() {
     let error =
         Loader::from_files(&large).parse("#include \"x\"\n".repeat(2), Path::new("in")).unwrap_err().to_string();
     assert_eq!(error, "in:2:1: over 64 MiB of text");
+    // Complaints.
+    let Err(Error::Problems(problems)) = load(&format!("root {{ }}\n{}", "a { }\n".repeat(100_000))) else { panic!() };
+    assert_eq!(problems.len(), 1_000);
+    assert_eq!(problems[0].place.line, 100_001);
     // Growth.
     let text = format!("#define A {}\n{}\n", "x".repeat(10_000), "A ".repeat(1_000_000));
     let error = load(&text).unwrap_err().to_string();

@@ -8,6 +8,8 @@ use pmapi::PmId;
 use std::collections::HashMap;
 
 const ROOT: &str = "root";
+/// Largest number of problems. A file may have millions of blocks, and a problem takes 100 times the memory of one.
+const MOST_PROBLEMS: usize = 1_000;
 
 /// Inner node that has no children yet.
 struct Inner<'a> {
@@ -106,7 +108,8 @@ impl Blocks {
 
     fn refuse_unused(&self, is_used: &[bool]) -> Result<(), Error> {
         let mut problems = Vec::new();
-        for (block, _) in self.blocks.iter().zip(is_used).rev().filter(|(_, used)| !**used) {
+        let unused = self.blocks.iter().zip(is_used).rev().filter(|(_, used)| !**used);
+        for (block, _) in unused.take(MOST_PROBLEMS) {
             let reason = format!("Disconnected subtree (\"{}\") in name space", self.name(block.path));
             problems.push(self.one_problem(Some(block.path), reason));
         }
