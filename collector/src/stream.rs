@@ -24,8 +24,8 @@ pub struct Stream {
 /// Largest number of bytes read after the time is over, because they may have arrived before.
 const ARREARS: usize = 64 << 10;
 
-/// Largest number of bytes of an incomplete PDU that are kept, whatever the limit. The longest answer of an agent of this
-/// framework has a quarter of it.
+/// Largest number of bytes of an incomplete PDU that are kept, whatever the limit. The longest answer of an agent of
+/// this framework has a quarter of it.
 const MOST: usize = 256 << 20;
 
 #[derive(Debug)]

@@ -45,8 +45,9 @@ pub fn is_control(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns a name for export, as of an instance. U+FFFD replaces bytes that are not UTF-8. In a name with characters that
-/// act on a terminal, every character is escaped that is not [plain](is_plain): PCP's tools print names as they are.
+/// Returns a name for export, as of an instance. U+FFFD replaces bytes that are not UTF-8. In a name with characters
+/// that act on a terminal, every character is escaped that is not [plain](is_plain): PCP's tools print names as they
+/// are.
 pub fn exported_name(name: &[u8]) -> Cow<'_, str> {
     let name = String::from_utf8_lossy(name);
     // Most names are ASCII, of which all bytes are compared at once.

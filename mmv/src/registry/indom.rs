@@ -172,8 +172,8 @@ impl InstanceDomain {
 
 /// A metric with a value for each instance of a domain.
 ///
-/// Finding an instance costs a lock and a hash: keep the handles of instances that are updated often. It waits while another
-/// thread writes the file: see [disks that hang](crate::Registry#disks-that-hang).
+/// Finding an instance costs a lock and a hash: keep the handles of instances that are updated often. It waits while
+/// another thread writes the file: see [disks that hang](crate::Registry#disks-that-hang).
 pub struct Family<H> {
     inner: Arc<Inner>,
     metric: usize,

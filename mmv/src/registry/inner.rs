@@ -26,8 +26,8 @@ use crate::model::{Kind, Model};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Held, Lock};
 
-/// Longest time for which a flush, the end of the export, and the registration of a recorder's key wait for a thread that
-/// writes the file.
+/// Longest time for which a flush, the end of the export, and the registration of a recorder's key wait for a thread
+/// that writes the file.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Smallest number of values that get value slots at a time: about as many as fit into a page.

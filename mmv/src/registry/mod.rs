@@ -41,17 +41,17 @@ use crate::{Error, format, notice};
 
 /// The metrics of an application, exported through one file (`mmv_stats_registry(3)`).
 ///
-/// Clones share one registry. Dropping the last one [stops](Registry::stop) the export, which removes the file unless the
-/// registry is [persistent](RegistryBuilder::persistent). Handles then stay valid, but their updates are invisible.
+/// Clones share one registry. Dropping the last one [stops](Registry::stop) the export, which removes the file unless
+/// the registry is [persistent](RegistryBuilder::persistent). Handles then stay valid, but their updates are invisible.
 ///
 /// # Disks that hang
 ///
-/// On a network, or with a broken disk, writing the file may take forever. Handles are then updated as always, if the file
-/// is mapped. A thread that registers a metric or an instance, or starts the export, waits for the disk as long as the
-/// kernel does. Look-ups ([`find`](Registry::find), [`find_family`](Registry::find_family), [`Family::instance`],
-/// [`Family::get`]) wait for a thread that does so. Applications should therefore keep handles, and register before they
-/// serve requests; a [lazy](RegistryBuilder::lazy) registry only waits for the flush thread. [`flush`](Registry::flush)
-/// and [`stop`](Registry::stop) wait for another thread for a second.
+/// On a network, or with a broken disk, writing the file may take forever. Handles are then updated as always, if the
+/// file is mapped. A thread that registers a metric or an instance, or starts the export, waits for the disk as long as
+/// the kernel does. Look-ups ([`find`](Registry::find), [`find_family`](Registry::find_family), [`Family::instance`],
+/// [`Family::get`]) wait for a thread that does so. Applications should therefore keep handles, and register before
+/// they serve requests; a [lazy](RegistryBuilder::lazy) registry only waits for the flush thread.
+/// [`flush`](Registry::flush) and [`stop`](Registry::stop) wait for another thread for a second.
 ///
 /// ```
 /// # fn main() -> Result<(), mmv::Error> {
@@ -146,8 +146,8 @@ impl Registry {
         self.inner().find(name)
     }
 
-    /// Returns a registered metric with instances, or `None` if there is none with this name and type of handles. Waits as
-    /// [`find`](Registry::find) does.
+    /// Returns a registered metric with instances, or `None` if there is none with this name and type of handles. Waits
+    /// as [`find`](Registry::find) does.
     pub fn find_family<H: Handle>(&self, name: &str) -> Option<Family<H>> {
         let inner = self.inner();
         let (metric, indom) = inner.lock()?.model.find_metric(name).and_then(|(index, metric)| {
@@ -257,10 +257,10 @@ impl Registry {
     /// Ends the export (`mmv_stats_stop(3)`), and removes the file unless it is
     /// [persistent](RegistryBuilder::persistent).
     ///
-    /// If another thread has been writing the file for more than a second, for example because the disk hangs, that thread
-    /// or the flush thread ends the export once the disk answers. If the program ends before, the agent ignores the file,
-    /// and the next start replaces it. Without such a thread, the disk may hang in this function, for which there is no
-    /// time limit.
+    /// If another thread has been writing the file for more than a second, for example because the disk hangs, that
+    /// thread or the flush thread ends the export once the disk answers. If the program ends before, the agent ignores
+    /// the file, and the next start replaces it. Without such a thread, the disk may hang in this function, for which
+    /// there is no time limit.
     pub fn stop(&self) {
         self.inner().stop();
     }

@@ -313,8 +313,8 @@ impl Inner {
         if none { no_value(metric.ty) } else { 0 }
     }
 
-    /// Ends the export. If a thread has been writing the file for longer than [`LONGEST_WAIT`], it ends the export later.
-    /// Returns whether the export has ended.
+    /// Ends the export. If a thread has been writing the file for longer than [`LONGEST_WAIT`], it ends the export
+    /// later. Returns whether the export has ended.
     pub(super) fn stop(&self) -> bool {
         if !self.is_free_in_time() {
             self.ends.store(true, Relaxed);

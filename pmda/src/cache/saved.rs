@@ -12,9 +12,9 @@ impl<T> Cache<T> {
     /// cache or when there is no file.
     ///
     /// # Errors
-    /// [`CacheFileError::Io`] when the file cannot be read, or has over 64 MiB. [`CacheFileError::Damaged`] names the first
-    /// invalid line. Valid lines are loaded, but none after an invalid line 1. [`Cache::write`] then keeps a damaged or
-    /// too long file as `FILE.damaged`.
+    /// [`CacheFileError::Io`] when the file cannot be read, or has over 64 MiB. [`CacheFileError::Damaged`] names the
+    /// first invalid line. Valid lines are loaded, but none after an invalid line 1. [`Cache::write`] then keeps a
+    /// damaged or too long file as `FILE.damaged`.
     pub fn load(&mut self) -> Result<(), CacheFileError> {
         let Some(path) = self.file.clone() else { return Ok(()) };
         let bytes = match super::file::read(&path) {

@@ -167,8 +167,8 @@ mod tests {
         store_with(sets, |_| None)
     }
 
-    /// Stores values as [`store`] does, each for the instance that `inst` returns for its number. The item after the last
-    /// stands for the metric of the kinds.
+    /// Stores values as [`store`] does, each for the instance that `inst` returns for its number. The item after the
+    /// last stands for the metric of the kinds.
     fn store_with(sets: &[(u16, u32)], inst: impl Fn(u32) -> Option<Inst>) -> (u32, Result) {
         let (mut writer, mut engine) = (ResultWriter::new(), engine());
         writer.begin();

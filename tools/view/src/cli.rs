@@ -34,8 +34,8 @@ const EXAMPLES: &str = "Examples:
   pcp-view --replay db1
   pcp-view -t 5 --json -s 0 mmv | jq -c '[.metric, .values]'";
 
-/// Parses a command line. Its text may be that of a stranger, as a shell makes arguments of the names of files: a message
-/// about it is escaped.
+/// Parses a command line. Its text may be that of a stranger, as a shell makes arguments of the names of files: a
+/// message about it is escaped.
 ///
 /// # Errors
 /// The exit code, after a message or the help has been printed.
