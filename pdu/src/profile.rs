@@ -272,7 +272,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Substitute for a listed `PM_IN_NULL`: the largest number, which agents do not use.
+/// Stands for a listed `PM_IN_NULL`, which is no [`Inst`]. Agents do not use the largest number.
 const INST_NONE: Inst = Inst::new(u32::MAX - 1);
 
 #[cfg(test)]

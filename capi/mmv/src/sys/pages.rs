@@ -21,7 +21,7 @@ pub(crate) struct Pages {
     values: *mut u8,
     /// Type of each value.
     types: Box<[u8]>,
-    /// Whether dropping unmaps the pages: no other file has been mapped at their addresses.
+    /// Whether dropping unmaps the pages. False once another file is mapped at their addresses.
     owned: AtomicBool,
 }
 

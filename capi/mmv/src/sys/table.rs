@@ -38,7 +38,7 @@ pub(crate) struct Table<T> {
 struct Changes<T> {
     /// Number of objects in the lists.
     live: usize,
-    /// Removed objects, the oldest first. There is room for the live ones.
+    /// Removed objects, the oldest first. It has capacity for all live ones, too: a removal allocates no memory.
     removed: VecDeque<Removed<T>>,
 }
 
