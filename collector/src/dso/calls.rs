@@ -191,6 +191,10 @@ impl Calls {
 
     fn store(&mut self, pdu: &ResultPdu<'_>, out: &mut Vec<u8>) -> Result {
         let function = self.interface.store.ok_or(Error::NYI)?;
+        // pmStore(3) refuses them, and agents read the first value of each set without looking for it.
+        if pdu.sets().any(|set| set.is_empty()) {
+            return Err(Error::VALUE);
+        }
         let result = self.skeleton.fill(pdu)?;
         // SAFETY: the result is complete, and stays ours.
         let stored = unsafe {

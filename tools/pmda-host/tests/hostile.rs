@@ -14,8 +14,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use pcp_collector::{Collector, Launch, Process};
+use pcp_pdu::result::Changes;
+use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{Header, Pdu, PduType};
-use pmapi::Error;
+use pmapi::{Atom, Error, PmId};
 use testkit::Pcp;
 
 /// Limit of the address space of each of the two processes, in KiB, and of their descriptors.
@@ -165,6 +167,39 @@ fn broken_streams(hosted: &Hosted, rng: &mut Rng) {
     }
 }
 
+/// The C agent reads the first value of each set, which would be the memory after the set.
+#[test]
+#[ignore = "needs PCP"]
+fn stores_without_values_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut agent = simple(dir.path()).start();
+    let pmid = PmId::new(pmapi::Domain::new(253).unwrap(), pmapi::Item::new(0, 0));
+    for end in [Ok(()), Err(Error::AGAIN)] {
+        let mut sets = ResultWriter::new();
+        sets.begin();
+        sets.begin_set(Some(pmid));
+        sets.end_set(end);
+        let (head, rest) = sets.seal(1, Changes::default()).unwrap();
+        agent.send_bytes(&[head, rest].concat()).unwrap();
+        let (header, bytes) = agent.receive_bytes().unwrap();
+        let Ok(Pdu::Error(answer)) = Pdu::decode(header, bytes) else { panic!("{header:?} {bytes:02x?}") };
+        assert_eq!(answer.status(), Err(Error::VALUE));
+    }
+    agent.store(pmid, None, Atom::U32(41)).unwrap();
+    assert_eq!(agent.value(pmid).unwrap(), Atom::U32(42));
+}
+
+fn simple(dir: &Path) -> Hosted {
+    let simple = Pcp::required().c_agent("simple");
+    Hosted {
+        object: simple.shared_object(),
+        entry: "simple_init".to_owned(),
+        domain: 253,
+        environment: vec![("PCP_PMDAS_DIR", simple.pmdas_dir().into())],
+        log: log_in(dir),
+    }
+}
+
 fn log_in(dir: &Path) -> PathBuf {
     std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     dir.join("host.log")
@@ -173,15 +208,8 @@ fn log_in(dir: &Path) -> PathBuf {
 #[test]
 #[ignore = "needs PCP"]
 fn simple_survives() {
-    let simple = Pcp::required().c_agent("simple");
     let dir = tempfile::tempdir().unwrap();
-    let hosted = Hosted {
-        object: simple.shared_object(),
-        entry: "simple_init".to_owned(),
-        domain: 253,
-        environment: vec![("PCP_PMDAS_DIR", simple.pmdas_dir().into())],
-        log: log_in(dir.path()),
-    };
+    let hosted = simple(dir.path());
     assert_eq!(attack(&hosted, number("PDUS", 20_000), number("SEED", 1)), 0, "{}", hosted.log());
 }
 
