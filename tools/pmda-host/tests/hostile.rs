@@ -174,6 +174,9 @@ fn stores_without_values_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut agent = simple(dir.path()).start();
     let pmid = PmId::new(pmapi::Domain::new(253).unwrap(), pmapi::Item::new(0, 0));
+    // Until the agent has started.
+    let starts = |_: &u32| matches!(agent.value(pmid), Err(pcp_collector::Error::Agent(Error::AGAIN)));
+    (0..600).take_while(starts).for_each(|_| std::thread::sleep(Duration::from_millis(100)));
     for end in [Ok(()), Err(Error::AGAIN)] {
         let mut sets = ResultWriter::new();
         sets.begin();
