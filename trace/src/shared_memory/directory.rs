@@ -78,11 +78,17 @@ impl Directory {
         let candidates = [left_before(&directory)?, before];
         let prefix = format!("pcp-trace-{}.", Path::new(path.file_name().unwrap_or_default()).display());
         let mut known = candidates.into_iter().flatten().filter_map(|files| reopen(files, base, &prefix));
-        let (files, opened) = match known.next() {
-            Some(found) => found,
-            None => make_files(base, &prefix)?,
+        let (files, opened, agent) = match known.next() {
+            Some((files, opened)) => {
+                let agent = announce(&directory, &files)?;
+                (files, opened, agent)
+            }
+            None => {
+                let (files, opened) = make_files(base, &prefix)?;
+                let agent = announce(&directory, &files).inspect_err(|_| _ = fs::remove_dir(&files))?;
+                (files, opened, agent)
+            }
         };
-        let agent = announce(&directory, &files)?;
         Ok(Directory { path, directory, agent, files, opened })
     }
 
@@ -278,6 +284,19 @@ mod tests {
         assert!(!has_agent(&path) && !path.exists() && !at.exists());
         fs::create_dir(&path).unwrap();
         assert!(!has_agent(&path));
+    }
+
+    /// As on a full disk. The agent tries again all the time.
+    #[test]
+    fn an_agent_that_cannot_be_announced_leaves_no_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, base) = (dir.path().join("trace/4323"), dir.path().join("base"));
+        fs::create_dir_all(path.join(AGENT)).unwrap();
+        fs::create_dir(&base).unwrap();
+        assert!(Directory::open(path.clone(), &base).is_err());
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 0);
+        fs::remove_dir(path.join(AGENT)).unwrap();
+        assert!(Directory::open(path, &base).is_ok());
     }
 
     #[test]
