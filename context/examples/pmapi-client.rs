@@ -264,6 +264,11 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     if options.pause && archive.is_none() {
         return Err("pause can only be used with archives".into());
     }
+    // The parser of the command line does not require an archive beside an option that excludes one.
+    let window = [&options.start, &options.finish, &options.align, &options.origin];
+    if archive.is_none() && window.iter().any(|option| option.is_some()) {
+        return Err("only an archive has a time window".into());
+    }
     let interval = if options.interval.is_zero() { INTERVAL } else { options.interval };
     let mut context = match &options.archive {
         Some(path) => Context::open_archive(path).map_err(|e| format!("archive \"{}\": {e}", path.display()))?,

@@ -79,9 +79,14 @@ fn options_that_do_not_fit_together() {
         &["-z"],
         &["-T", "+1min"],
     ] {
-        for mut command in [example(), Pcp::required().command("pmclient")] {
+        let mut theirs = Pcp::required().command("pmclient");
+        // With a pmcd, pmclient ignores the end of a time window.
+        theirs.envs([("PMCD_SOCKET", "/none"), ("PMCD_PORT", "1")]);
+        for mut command in [example(), theirs] {
             let output = command.args(options).args(["-s", "1"]).output().unwrap();
             assert!(!output.status.success() && output.stdout.is_empty(), "{command:?}");
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(!text.contains("pmcd on host"), "{command:?}: {text}");
         }
     }
     let mut command = example();
