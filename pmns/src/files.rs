@@ -22,7 +22,7 @@ pub trait Files {
     /// the loader tries the next directory.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Returns the content of an included file whose path begins at the working directory. By default as
+    /// Returns the content of an included file. Its path is relative to the working directory. By default, this is
     /// [`Files::read`].
     ///
     /// # Errors

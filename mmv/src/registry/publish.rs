@@ -338,7 +338,7 @@ impl Inner {
         true
     }
 
-    /// Ends the export if that was not possible while the file was written.
+    /// Ends the export if an earlier [`Inner::stop`] has left that to the thread that was writing the file.
     pub(super) fn end_if_due(&self) {
         if self.ends.load(Relaxed) {
             self.stop();

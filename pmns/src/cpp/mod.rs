@@ -26,7 +26,7 @@ pub(crate) struct Preprocessor<'a> {
     /// Open inputs, the innermost last; empty at the end of the text.
     inputs: Vec<Input>,
     included: usize,
-    /// Bytes that may be included. A short text with few inclusions cannot use up the memory.
+    /// Bytes that may still be included. Without a limit, a few lines could use up the memory by including large files.
     room: usize,
     macros: HashMap<Box<[u8]>, Box<[u8]>>,
     /// Start of the comment that is still open.
