@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Parser};
@@ -239,6 +240,19 @@ pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
     let command = A::options(Command::new(A::NAME));
     let own = command.get_arguments().next().is_some() || command.has_subcommands();
     if own { command.try_get_matches_from([A::NAME]) } else { Ok(ArgMatches::default()) }
+}
+
+/// Prints clap's answer to a command line: the help that it asks for, or what is wrong with it. The text may be that of a
+/// stranger, as a shell makes arguments of the names of files, and is escaped. Returns the exit code: 0 for help, `wrong`
+/// otherwise.
+pub fn refuse(error: &clap::Error, wrong: u8) -> ExitCode {
+    if error.use_stderr() {
+        escape::eprint(error);
+        return wrong.into();
+    }
+    // If the help cannot be printed, nothing is left to do.
+    let _ = error.print();
+    ExitCode::SUCCESS
 }
 
 /// A command line that does not start the agent: it is wrong, or asks for help.

@@ -31,8 +31,8 @@ fn is_ours(argument: &str) -> bool {
 /// Runs the options `--check` and `--write`, and returns the exit code. Returns `None` if `args` do not contain one of
 /// them.
 ///
-/// The exit code is 1 if the configuration has problems other than warnings, or the archive cannot be read or written.
-/// Invalid arguments end the process with clap's usage message.
+/// The exit code is 1 if the configuration has problems other than warnings, or the archive cannot be read or written,
+/// and 2 if the arguments are wrong.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
     if !args.iter().filter_map(|arg| arg.to_str()).any(is_ours) {
@@ -40,12 +40,7 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     }
     let given = match options::augment(Command::new("pmdaderived")).try_get_matches_from(args) {
         Ok(given) => given,
-        // A shell may have made the arguments of names in a directory of strangers.
-        Err(e) if e.use_stderr() => {
-            escape::eprint(&e);
-            return Some(u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from));
-        }
-        Err(e) => e.exit(),
+        Err(e) => return Some(pmda::refuse(&e, 2)),
     };
     let ended = match (given.contains_id("write"), given.contains_id("check")) {
         (true, _) => write::run(&given),

@@ -32,15 +32,7 @@ use supervisor::Supervisor;
 fn main() -> ExitCode {
     let mut options = match Options::try_parse() {
         Ok(options) => options,
-        Err(e) if e.use_stderr() => {
-            escape::eprint(e);
-            return ExitCode::FAILURE;
-        }
-        Err(e) => {
-            // If the help cannot be printed, nothing is left to do.
-            _ = e.print();
-            return ExitCode::SUCCESS;
-        }
+        Err(e) => return pmda::refuse(&e, 1),
     };
     options.so = find(&options.so);
     let program =

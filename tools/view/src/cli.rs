@@ -34,21 +34,12 @@ const EXAMPLES: &str = "Examples:
   pcp-view --replay db1
   pcp-view -t 5 --json -s 0 mmv | jq -c '[.metric, .values]'";
 
-/// Parses a command line. Its text may be that of a stranger, as a shell makes arguments of the names of files: a
-/// message about it is escaped.
+/// Parses a command line.
 ///
 /// # Errors
 /// The exit code, after a message or the help has been printed.
 pub fn parse<T: Parser>(words: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
-    T::try_parse_from(words).map_err(|e| {
-        if e.use_stderr() {
-            escape::eprint(&e);
-        } else {
-            // If the help cannot be printed, nothing is left to do.
-            _ = e.print();
-        }
-        u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
-    })
+    T::try_parse_from(words).map_err(|e| pmda::refuse(&e, 2))
 }
 
 /// Runs the program.

@@ -10,11 +10,14 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser};
 use pcp_collector::{Address, Launch, SharedObject};
 use pcp_tools::{PmIds, Program};
-use pmapi::escape::{self, Escaped};
+use pmapi::escape::Escaped;
 use pmapi::{Domain, PmId};
 
 use super::log::panics;
 use super::{Limits, Report, Rule, check};
+
+/// Exit code of a check that cannot begin.
+const FAILURE: u8 = 2;
 
 /// Check an agent against the rules of the protocol and of PCP.
 ///
@@ -73,16 +76,12 @@ pub fn command() -> clap::Command {
     Args::command()
 }
 
-/// Runs `dbpmda check`. The first of `arguments` is the name of the command. Ends the process if they are invalid.
+/// Runs `dbpmda check`. The first of `arguments` is the name of the command.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let program = Program::new("", 2);
+    let program = Program::new("", FAILURE);
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
-        Err(e) if e.use_stderr() => {
-            escape::eprint(e);
-            return program.failure();
-        }
-        Err(e) => e.exit(),
+        Err(e) => return pmda::refuse(&e, FAILURE),
     };
     try_run(&args, &program).unwrap_or_else(|code| code)
 }
