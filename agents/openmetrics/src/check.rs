@@ -19,7 +19,7 @@ use crate::local;
 use crate::metric::{Metric, Sample, Shape};
 use crate::model::Model;
 use crate::options::{Options, augment};
-use crate::script;
+use crate::script::{self, Bounds};
 use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
 /// Largest number of values printed for a metric.
@@ -29,7 +29,8 @@ const LINES: usize = 20;
 
 /// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
 ///
-/// The exit code is 1 if there is no document, a line is refused, or something is left out.
+/// The exit code is 1 if there is no document, a line is refused, or something is left out, and 2 if the arguments are
+/// wrong.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
     if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
@@ -37,15 +38,11 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     }
     let given = match augment(Command::new("pmdaopenmetrics")).try_get_matches_from(args) {
         Ok(given) => given,
-        // A shell may have made the arguments of names in a directory of strangers.
-        Err(e) if e.use_stderr() => {
-            escape::eprint(&e);
-            return Some(u8::try_from(e.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from));
-        }
-        Err(e) => e.exit(),
+        Err(e) => return Some(pmda::refuse(&e, 2)),
     };
     let options = Options::from_arg_matches(&given).ok()?;
     let subject = options.check.clone()?;
+    options.limit_documents();
     Some(match report(&subject, &options) {
         Ok((text, code)) => {
             // It has texts of the server.
@@ -175,7 +172,8 @@ impl Source {
             escape::eprint(format_args!("{}: line {line}: {warning}\n", beside.display()));
         }
         let deadline = Instant::now() + limits.timeout.unwrap_or_else(|| options.script_timeout());
-        let output = script::run(path, deadline, limits.bytes.unwrap_or_else(|| options.bytes()));
+        let bytes = limits.bytes.unwrap_or_else(|| options.bytes());
+        let output = script::run(path, &Bounds { deadline, bytes, is_wanted: &|| true });
         let output = output.map_err(|reason| format!("{shown}: {reason}"))?;
         escape::eprint(String::from_utf8_lossy(&output.errors));
         Ok(Source { document: output.document, rules, limits, shown })

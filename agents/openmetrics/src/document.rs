@@ -7,8 +7,8 @@ use std::{fmt, str};
 
 /// Bytes of each document that the shared limit does not count. Most documents are shorter.
 const FREE: usize = 1 << 20;
-/// Largest shared limit of all documents, in bytes beyond [`FREE`]. A single document may be longer: its own limit holds.
-const MOST: usize = 256 << 20;
+/// Usual shared limit of all documents, in bytes beyond [`FREE`].
+pub(crate) const MOST: usize = 256 << 20;
 /// Smallest number of bytes by which a document grows.
 const STEP: usize = 16 << 10;
 
@@ -20,9 +20,9 @@ struct Account {
     most: AtomicUsize,
 }
 
-/// Lowers the shared limit of all documents.
+/// Sets the shared limit of all documents.
 pub(crate) fn limit(bytes: usize) {
-    SHARED.most.fetch_min(bytes, Relaxed);
+    SHARED.most.store(bytes, Relaxed);
 }
 
 /// A document, or a part of one.
@@ -149,13 +149,13 @@ impl std::ops::Deref for Text {
 }
 
 impl Account {
-    /// Counts a document that grows. It may use more than the limit while no other document is counted.
+    /// Counts a document that grows.
     fn count(&self, before: usize, now: usize) -> io::Result<()> {
         let more = now.saturating_sub(before);
         let most = self.most.load(Relaxed);
         let grown = self.used.fetch_update(Relaxed, Relaxed, |used| {
             let sum = used.checked_add(more)?;
-            (more == 0 || sum <= most || used == before).then_some(sum)
+            (more == 0 || sum <= most).then_some(sum)
         });
         let full =
             |_| io::Error::new(io::ErrorKind::OutOfMemory, format!("all long documents need more than {most} bytes"));
@@ -191,8 +191,8 @@ mod tests {
         read(3 << 20).unwrap();
         drop((short, long));
         assert_eq!(account.used.load(Relaxed), 0);
-        // A document that is alone has its own limit only.
-        assert_eq!(read(100 << 20).unwrap().len(), 100 << 20);
+        // The limit holds for a document that is alone, too.
+        read(10 << 20).unwrap_err();
         assert_eq!(account.used.load(Relaxed), 0);
     }
 

@@ -105,6 +105,13 @@ impl Options {
         self.bytes
     }
 
+    /// Sets the limit of the memory for documents: the usual one, or more if a document may be longer, but never more
+    /// than the sources may have.
+    pub(crate) fn limit_documents(&self) {
+        let longest = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        document::limit(self.memory().min(longest.max(document::MOST)));
+    }
+
     /// Returns the memory for all sources, in bytes.
     fn memory(&self) -> usize {
         self.memory.map_or_else(Budget::usual, |mib| (mib as usize) << 20)
@@ -122,7 +129,7 @@ impl Options {
 
     pub(crate) fn defaults(&self, setup: &Setup) -> Start<Defaults> {
         let config = setup.config();
-        document::limit(self.memory());
+        self.limit_documents();
         Ok(Defaults {
             timeout: self.timeout,
             script_timeout: self.script_timeout,

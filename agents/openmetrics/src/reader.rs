@@ -19,7 +19,7 @@ use crate::http::{Client, Failure};
 use crate::local::Files;
 use crate::metric::{Likeness, Metric, Sample};
 use crate::model::Model;
-use crate::script;
+use crate::script::{self, Bounds};
 use crate::store::Store;
 use crate::trust::Owners;
 use crate::url_file::{Limits, Rules, UrlFile, presentable};
@@ -115,6 +115,11 @@ type State = Option<(u64, i64, i64)>;
 
 fn state(metadata: &Metadata) -> State {
     Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
+/// Returns the state of a file now.
+fn known(path: &Path) -> State {
+    state(&path.metadata().ok()?)
 }
 
 /// Outcome of a reading.
@@ -224,9 +229,11 @@ impl Reader {
         let conf = self.path.with_extension("conf");
         let beside = self.beside(&conf, begin).map_err(|reason| format!("{}: {reason}", conf.display()))?;
         let limits = self.update(beside)?.file()?.limits.clone();
+        let is_wanted = || (known(&self.path), known(&conf)) == (state(metadata), beside);
         let time = limits.timeout.unwrap_or(self.defaults.script_timeout);
         let deadline = begin + most.map_or(time, |most| most.min(time));
-        let output = script::run(&self.path, deadline, limits.bytes.unwrap_or(self.defaults.bytes));
+        let bytes = limits.bytes.unwrap_or(self.defaults.bytes);
+        let output = script::run(&self.path, &Bounds { deadline, bytes, is_wanted: &is_wanted });
         let output = output.map_err(|reason| {
             let is_late = Instant::now() >= deadline;
             Failure { code: 0, reason, is_late }

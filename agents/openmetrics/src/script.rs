@@ -24,6 +24,8 @@ const ERRORS: usize = 1000;
 const PIECE: usize = 16 << 10;
 /// Time in which processes that have been killed close their files, in milliseconds.
 const KILLED: u8 = 50;
+/// Longest time between two checks whether a script that writes nothing must end.
+const CHECK: Duration = Duration::from_secs(1);
 /// Time between two checks of a script that has closed its output but still runs.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -35,21 +37,44 @@ pub(crate) struct Output {
     pub(crate) errors: Vec<u8>,
 }
 
+/// What ends a script that goes on.
+pub(crate) struct Bounds<'a> {
+    pub(crate) deadline: Instant,
+    /// Largest length of the output, in bytes.
+    pub(crate) bytes: u64,
+    /// Returns whether the output is still of use.
+    pub(crate) is_wanted: &'a dyn Fn() -> bool,
+}
+
+impl Bounds<'_> {
+    /// Returns the time that is left.
+    ///
+    /// # Errors
+    /// The reason why the script must end now.
+    fn left(&self) -> Result<Duration, String> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err("it has not ended in time, and was killed".to_owned());
+        }
+        if (self.is_wanted)() { Ok(left) } else { Err("it was killed, because its file has changed".to_owned()) }
+    }
+}
+
 /// Runs a script in a new process group, until it has ended and no process has its output open. Then kills the rest of
 /// the process group. Processes outside of the group that keep the output open for too long are killed, too. If the
 /// agent is killed, so is the group.
 ///
 /// # Errors
 /// The reason why there is no document.
-pub(crate) fn run(path: &Path, deadline: Instant, limit: u64) -> Result<Output, String> {
+pub(crate) fn run(path: &Path, bounds: &Bounds<'_>) -> Result<Output, String> {
     let (mut command, supervised) = supervisor::command(path).map_err(|e| e.to_string())?;
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
     // The command holds the other end of the supervisor's socket.
     drop(command);
     let pid = i32::try_from(child.id()).map(Pid::from_raw).map_err(|e| e.to_string())?;
     let (mut stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let done = output(&mut stdout, stderr, deadline, limit);
-    let done = done.and_then(|output| finish(pid, deadline).map(|()| output));
+    let done = output(&mut stdout, stderr, bounds);
+    let done = done.and_then(|output| finish(pid, bounds).map(|()| output));
     // No other process group can get this number until the script has been waited for. A group that has ended is not an
     // error.
     let _ = killpg(pid, Signal::SIGKILL);
@@ -71,15 +96,14 @@ pub(crate) fn run(path: &Path, deadline: Instant, limit: u64) -> Result<Output, 
 fn output(
     stdout: &mut Option<ChildStdout>,
     mut stderr: Option<ChildStderr>,
-    deadline: Instant,
-    limit: u64,
+    bounds: &Bounds<'_>,
 ) -> Result<Output, String> {
     let mut output = Output { document: Document::new(0), errors: Vec::new() };
     // A process that the script has started may keep standard error open.
     while let Some(out) = stdout {
         let mut fds = vec![PollFd::new(out.as_fd(), PollFlags::POLLIN)];
         fds.extend(stderr.as_ref().map(|err| PollFd::new(err.as_fd(), PollFlags::POLLIN)));
-        wait(&mut fds, deadline)?;
+        wait(&mut fds, bounds.left()?)?;
         let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         if let Some(err) = stderr.as_mut().filter(|_| ready.get(1) == Some(&true)) {
             if !receive(err, &mut output.errors).map_err(|e| e.to_string())? {
@@ -90,28 +114,21 @@ fn output(
         if ready.first() == Some(&true) && !receive(out, &mut output.document).map_err(|e| e.to_string())? {
             *stdout = None;
         }
-        if output.document.len() as u64 > limit {
-            return Err(format!("its output is longer than {limit} bytes"));
+        if output.document.len() as u64 > bounds.bytes {
+            return Err(format!("its output is longer than {} bytes", bounds.bytes));
         }
     }
     Ok(output)
 }
 
-fn wait(fds: &mut [PollFd<'_>], deadline: Instant) -> Result<(), String> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(late());
-    }
+/// Waits for output for some time.
+fn wait(fds: &mut [PollFd<'_>], left: Duration) -> Result<(), String> {
     // Whole milliseconds, rounded up.
-    let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-    match poll(fds, left) {
+    let time = PollTimeout::try_from(left.min(CHECK) + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+    match poll(fds, time) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(e) => Err(e.to_string()),
     }
-}
-
-fn late() -> String {
-    "it has not ended in time, and was killed".to_owned()
 }
 
 /// Reads the output that has arrived. Returns false at the end.
@@ -152,12 +169,14 @@ fn kill_writers(pipe: ChildStdout) -> io::Result<()> {
 }
 
 /// Waits until a script that has closed its output ends. It stays a zombie.
-fn finish(script: Pid, deadline: Instant) -> Result<(), String> {
+fn finish(script: Pid, bounds: &Bounds<'_>) -> Result<(), String> {
     loop {
         let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(script), ended).map_err(|e| e.to_string())? {
-            WaitStatus::StillAlive if Instant::now() >= deadline => return Err(late()),
-            WaitStatus::StillAlive => std::thread::sleep(PAUSE),
+            WaitStatus::StillAlive => {
+                bounds.left()?;
+                std::thread::sleep(PAUSE);
+            }
             _ => return Ok(()),
         }
     }
@@ -174,7 +193,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("script");
         testkit::executable(&path, text, 0o755);
-        run(&path, Instant::now() + limit, 100_000)
+        let is_wanted = || path.exists();
+        run(&path, &Bounds { deadline: Instant::now() + limit, bytes: 100_000, is_wanted: &is_wanted })
     }
 
     const LIMIT: Duration = Duration::from_secs(60);
@@ -195,6 +215,8 @@ mod tests {
             // A child of the script keeps its output open.
             ("#!/bin/sh\nsleep 1000 &\n", short, "it has not ended in time, and was killed"),
             ("#!/bin/sh\nexec >&-; exec sleep 1000\n", short, "it has not ended in time, and was killed"),
+            ("#!/bin/sh\nrm $0; exec sleep 1000\n", LIMIT, "it was killed, because its file has changed"),
+            ("#!/bin/sh\nrm $0; exec >&-; exec sleep 1000\n", LIMIT, "it was killed, because its file has changed"),
             ("#!/bin/sh\nexec yes\n", LIMIT, "its output is longer than 100000 bytes"),
             ("no interpreter\n", LIMIT, "Exec format error (os error 8)"),
         ] {
