@@ -25,6 +25,9 @@ const SOURCES: usize = 12;
 /// Largest number of descriptors of the agent: two for each of its threads, one for each connection that it keeps, and
 /// its own.
 const DESCRIPTORS: usize = 200;
+/// Memory for all sources, in MiB. They may need twice as much for a short time, which leaves most of the limit of
+/// [`Spec::memory`] for documents and threads.
+const MEMORY: &str = "24";
 /// Metrics that the agent must always have, with their values.
 const HONEST: [(&str, f64); 3] =
     [("openmetrics.honest.count", 12_345.0), ("openmetrics.server.count", 12_345.0), ("openmetrics.steady.count", 5.0)];
@@ -87,7 +90,7 @@ impl Stage {
     fn start(job: &Job, spec: &'static Spec, scene: &Scene, port: u16) -> Outcome<Stage> {
         let mut command = command(spec, &job.order.bin, scene);
         command.args(["--notready", "-t", "500msec", "--script-timeout", "500msec", "--bytes", "1000000"]);
-        command.args(["--instances", "2000"]);
+        command.args(["--instances", "2000", "--memory", MEMORY]);
         let mut agent = Launch::pipe(command).not_ready().timeout(Some(scaled(PATIENCE))).start()?;
         if !agent.wait_ready(Some(scaled(PATIENCE)))? {
             return Err("the agent is not ready in time".into());
