@@ -137,11 +137,13 @@ fn behind(sample: &[Value]) -> Option<f64> {
 
 #[test]
 fn a_reader_that_goes_away() {
-    let mut child = viewer(&["-t", "0.02", "-s", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut viewer = viewer(&["-t", "0.02", "-s", "0"]);
+    let mut child = viewer.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("# sample 1, "));
-    assert!(child.wait().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
 }
 
 #[test]
