@@ -1,9 +1,10 @@
 //! The process with the agent: reads pmcd's requests, calls the agent's functions, and writes the answers.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
+use nix::poll::PollFlags;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::stat::fstat;
@@ -49,6 +50,26 @@ struct Serving<'a> {
     fetched: bool,
 }
 
+/// Reads a header through the shared memory, where the supervisor finds it.
+struct Noted<'a> {
+    input: &'a mut Stream,
+    shared: &'a Shared,
+    /// Number of bytes that have been read.
+    have: usize,
+}
+
+impl Read for Noted<'_> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        let (shared, have) = (self.shared, self.have);
+        let count = self.input.repeat(PollFlags::POLLIN, |file| shared.read_header(file.as_fd(), have))?;
+        let header = shared.header().unwrap_or_default();
+        let read = header.iter().skip(have).take(count);
+        space.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
+        self.have += count;
+        Ok(count)
+    }
+}
+
 /// Runs the process with the agent. `inherited` has the descriptors of input, output and shared memory, and the number
 /// of the supervisor's process.
 ///
@@ -89,6 +110,8 @@ impl Serving<'_> {
         }
         loop {
             self.program.tick();
+            // In this order: the supervisor reads the header in phase `Idle`.
+            self.shared.clear_header();
             self.shared.set_phase(Phase::Idle);
             let ended = match self.step() {
                 Ok(true) => continue,
@@ -125,6 +148,7 @@ impl Serving<'_> {
     /// Passes the profile and the attributes of clients to the agent, if it does not have them.
     fn wait(&mut self) -> io::Result<bool> {
         let mut clients = Vec::new();
+        self.shared.clear_header();
         loop {
             match self.control.receive()? {
                 Some(Message::Client(pdu)) => clients.push(pdu),
@@ -149,7 +173,8 @@ impl Serving<'_> {
 
     /// Serves one PDU. Returns false at the end of file.
     fn step(&mut self) -> Result<bool, Failure> {
-        let Some(header) = read_header(&mut self.input, &mut self.pdu)? else { return Ok(false) };
+        let mut noted = Noted { input: &mut self.input, shared: &self.shared, have: 0 };
+        let Some(header) = read_header(&mut noted, &mut self.pdu)? else { return Ok(false) };
         self.shared.set_phase(Phase::Reading);
         read_body(&mut self.input, header, &mut self.pdu)?;
         debug!(target: "pdu", "got {} PDU, {} bytes, from {}", header.pdu, header.len, header.from);

@@ -8,6 +8,7 @@ use nix::poll::{PollFd, PollFlags};
 use pcp_pdu::{HEADER, Header};
 use pmda::SessionError;
 
+use crate::memory::UNREAD;
 use crate::wire::{STEP, header, wait};
 
 /// What a read has brought.
@@ -37,6 +38,19 @@ impl Input {
     /// Returns whether pmcd has sent a part of a PDU. The connection then stays here until the rest has come.
     pub(crate) fn is_within_pdu(&self) -> bool {
         !self.part.is_empty()
+    }
+
+    /// Continues with a PDU whose header the agent's process has read.
+    ///
+    /// # Errors
+    /// The reason why the header is not complete, or not one that a body follows.
+    pub(crate) fn resume(&mut self, read: [u8; HEADER]) -> Result<(), SessionError> {
+        let have = read.iter().take_while(|byte| **byte != UNREAD).count();
+        match header(read.get(..have).unwrap_or_default())? {
+            Some(header) if header.len as usize > HEADER => self.part = read.to_vec(),
+            _ => return Err(SessionError::Cut(have)),
+        }
+        Ok(())
     }
 
     /// Reads once, which does not wait if the connection is readable.
@@ -77,5 +91,31 @@ impl Input {
 impl AsFd for Input {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The body is still in the pipe when the process ends that has read the header.
+    #[test]
+    fn a_pdu_whose_header_another_process_has_read() {
+        let (from, to) = nix::unistd::pipe().unwrap();
+        let mut input = Input::new(from.into());
+        let head = [0, 0, 0, 16, 0, 0, 0x70, 3, 0, 0, 0, 9];
+        input.resume(head).unwrap();
+        assert!(input.is_within_pdu());
+        nix::unistd::write(&to, &[1, 2, 3, 4, 5]).unwrap();
+        let Arrived::Pdu(header, pdu) = input.read().unwrap() else { panic!("no PDU") };
+        assert_eq!((header.len, &pdu[..HEADER], &pdu[HEADER..]), (16, &head[..], &[1, 2, 3, 4][..]));
+        assert!(!input.is_within_pdu());
+        for have in 0..HEADER {
+            let mut part = head;
+            part[have..].fill(UNREAD);
+            let error = input.resume(part).unwrap_err();
+            assert!(matches!(error, SessionError::Cut(n) if n == have), "{error}");
+        }
     }
 }

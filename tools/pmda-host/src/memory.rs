@@ -9,15 +9,16 @@
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use pcp_pdu::PduType;
+use pcp_pdu::{HEADER, PduType};
 
 use crate::wire::LONGEST;
 
@@ -67,7 +68,12 @@ struct Words {
     watched: AtomicU32,
     /// Length of the last profile, in bytes; 0 for none.
     profile: AtomicU32,
+    /// The header of the PDU that is being read, each byte [`UNREAD`] before it arrives.
+    header: [AtomicU8; HEADER],
 }
+
+/// Byte of a header that has not arrived. pmcd sends none with this byte.
+pub(crate) const UNREAD: u8 = u8::MAX;
 
 const _: () = assert!(size_of::<Words>() <= PROFILE);
 
@@ -122,6 +128,26 @@ impl Shared {
     /// Changes the phase if it is `from`. Returns whether it was.
     pub(crate) fn change(&self, from: Phase, to: Phase) -> bool {
         self.words().phase.compare_exchange(from as u32, to as u32, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Forgets the header of the last PDU. The supervisor sees that when it sees the next phase.
+    pub(crate) fn clear_header(&self) {
+        self.words().header.iter().for_each(|byte| byte.store(UNREAD, Relaxed));
+    }
+
+    /// Reads the rest of a header, of which `have` bytes are read, into the shared memory. So the supervisor knows what
+    /// was read, even if the process ends before it can do anything else.
+    pub(crate) fn read_header(&self, input: BorrowedFd<'_>, have: usize) -> io::Result<usize> {
+        let rest = self.words().header.get(have..).unwrap_or_default();
+        // SAFETY: the kernel writes at most `rest.len()` bytes there, which are atomic and may have any value.
+        let read = unsafe { libc::read(input.as_raw_fd(), rest.as_ptr().cast_mut().cast(), rest.len()) };
+        Ok(Errno::result(read)?.try_into().unwrap_or_default())
+    }
+
+    /// Returns the header of the PDU that is being read; `None` if none of its bytes has arrived.
+    pub(crate) fn header(&self) -> Option<[u8; HEADER]> {
+        let header = self.words().header.each_ref().map(|byte| byte.load(SeqCst));
+        (header != [UNREAD; HEADER]).then_some(header)
     }
 
     /// Records the beginning of a call. Returns whether the supervisor watches calls already.
@@ -237,6 +263,25 @@ mod tests {
         assert_eq!(one.profile(), b"profile");
         other.set_profile(&vec![0; LONGEST as usize + 1]);
         assert!(one.profile().is_empty());
+    }
+
+    /// What a process has read is known after its end, whenever that comes.
+    #[test]
+    fn a_header_that_arrives_in_parts() {
+        let shared = Shared::create().unwrap();
+        shared.clear_header();
+        assert_eq!(shared.header(), None);
+        let (input, output) = nix::unistd::pipe().unwrap();
+        let mut all = [UNREAD; HEADER];
+        for (have, part) in [(0, &[0, 0, 0][..]), (3, &[16, 0, 0, 0x70, 3]), (8, &[0, 0, 0, 9, 1, 2])] {
+            nix::unistd::write(&output, part).unwrap();
+            let read = shared.read_header(input.as_fd(), have).unwrap();
+            assert_eq!(read, part.len().min(HEADER - have));
+            all[have..have + read].copy_from_slice(&part[..read]);
+            assert_eq!(shared.header(), Some(all));
+        }
+        shared.clear_header();
+        assert_eq!(shared.header(), None);
     }
 
     #[test]

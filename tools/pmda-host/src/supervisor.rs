@@ -303,7 +303,12 @@ impl<'a> Supervisor<'a> {
                 let pdu = self.shared.call().0;
                 self.fail(&format!("the agent has ended in a {pdu} PDU: {ending}"));
             }
-            Some(Phase::Idle | Phase::Away) => self.fail(&format!("the agent has ended: {ending}")),
+            Some(Phase::Idle | Phase::Away) => {
+                if let Some(header) = self.shared.header().filter(|_| phase == Some(Phase::Idle)) {
+                    self.input.resume(header)?;
+                }
+                self.fail(&format!("the agent has ended: {ending}"));
+            }
             Some(Phase::Reading | Phase::Writing) | None => {
                 return Err(format!(
                     "the agent has ended within a PDU, so the connection to pmcd cannot continue: {ending}"

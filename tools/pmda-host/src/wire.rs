@@ -34,7 +34,11 @@ impl Stream {
     }
 
     /// Repeats `act` while it would block, each time after one of the events.
-    fn repeat<R>(&mut self, events: PollFlags, mut act: impl FnMut(&mut File) -> io::Result<R>) -> io::Result<R> {
+    pub(crate) fn repeat<R>(
+        &mut self,
+        events: PollFlags,
+        mut act: impl FnMut(&mut File) -> io::Result<R>,
+    ) -> io::Result<R> {
         loop {
             match act(&mut self.0) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
