@@ -1,8 +1,9 @@
 //! Stage `hosted`: an agent in C that does harm, as a shared object behind `pmda-host`.
 //!
 //! A round starts the host and does one kind of harm. The host must answer the request in time. It may end the
-//! connection only if the agent has overwritten or closed memory or descriptors that the connection needs. An agent
-//! that is not ready must soon be ready again, with its right value. When the host ends, no process may be left.
+//! connection only if the agent has overwritten or closed memory or descriptors that the connection needs, ends while a PDU
+//! is read or written, or serves the connection in two processes. An agent that is not ready must soon be ready again, with its right value. When the host ends,
+//! no process may be left.
 
 mod agent;
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SIGKILL, kill};
 use nix::unistd::Pid;
+use pcp_collector::Error;
 
 use crate::job::Job;
 use crate::patience::scaled;
@@ -27,6 +29,12 @@ const HARMS: [(&str, Range<usize>); 5] =
 const NONSENSE: &str = "nonsense";
 /// Number of damaged results.
 const RESULTS: usize = 17;
+/// Number of the harm that forks, and returns in both processes.
+const TWIN: usize = 23;
+/// Number of the harm that ends the process within 2 ms, at any point of its work.
+const ENDS_LATER: usize = 5;
+/// Time after which such a process has ended.
+const LATER: Duration = Duration::from_millis(50);
 /// Number of the harm that hangs only for a time: the agent returns by itself.
 const LATE: usize = 9;
 /// Longest time for an answer. The host waits 0.3 s; the machine may be slow.
@@ -84,13 +92,17 @@ fn harm(job: &mut Job, rng: &mut Rng, harms: Option<Range<usize>>, hosted: &mut 
     job.tried(1);
     job.took(took);
     let what = kind.map_or(NONSENSE.to_owned(), |kind| format!("harm {kind}"));
+    // The agent has the connection, and may write to it.
+    let may_break = kind.is_some_and(|kind| HARMS[2].1.contains(&kind) || kind == TWIN);
+    if may_break && matches!(answer, Answer::Broken(_)) {
+        return Ok(());
+    }
+    let ends_later = kind == Some(ENDS_LATER);
     if took > scaled(PROMPT) {
         return Err(format!("{what}: {took:?} until the answer, {:?} are the limit", scaled(PROMPT)).into());
     }
-    // The agent has the connection, and may write to it.
-    let may_break = kind.is_some_and(|kind| HARMS[2].1.contains(&kind));
     match answer {
-        Answer::Broken(_) if may_break => return Ok(()),
+        Answer::Broken(Error::Closed | Error::CutShort(_)) if ends_later => return Ok(()),
         Answer::Broken(e) => return Err(format!("{what}: the connection ends: {e}").into()),
         Answer::Given | Answer::Refused => {}
     }
@@ -99,9 +111,24 @@ fn harm(job: &mut Job, rng: &mut Rng, harms: Option<Range<usize>>, hosted: &mut 
     if hangs || !rng.one_in(4) {
         return Ok(());
     }
-    match hosted.is_right() {
+    let outcome = if ends_later { is_right_later(hosted) } else { hosted.is_right() };
+    match outcome {
         Err(_) if may_break => Ok(()),
         outcome => outcome.map_err(|e| format!("{what}: not right afterwards: {e}").into()),
+    }
+}
+
+/// Checks that the agent serves again after its process has ended at some time.
+fn is_right_later(hosted: &mut Hosted) -> Outcome {
+    sleep(scaled(LATER));
+    // The first request may be refused.
+    let outcome = match hosted.is_right() {
+        Err(e) if matches!(e.downcast_ref(), Some(Error::NotReady)) => hosted.is_right(),
+        outcome => outcome,
+    };
+    match outcome {
+        Err(e) if matches!(e.downcast_ref(), Some(Error::Closed | Error::CutShort(_))) => Ok(()),
+        outcome => outcome,
     }
 }
 
