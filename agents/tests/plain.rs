@@ -137,7 +137,7 @@ fn behind(sample: &[Value]) -> Option<f64> {
 
 #[test]
 fn a_reader_that_goes_away() {
-    let mut viewer = viewer(&["-t", "0.02", "-s", "0"]);
+    let mut viewer = viewer(&["-t", "0.02", "-s", "0", "trivial", "simple"]);
     let mut child = viewer.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
