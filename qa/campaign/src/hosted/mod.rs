@@ -2,8 +2,8 @@
 //!
 //! A round starts the host and does one kind of harm. The host must answer the request in time. It may end the
 //! connection only if the agent has overwritten or closed memory or descriptors that the connection needs, ends while a PDU
-//! is read or written, or serves the connection in two processes. An agent that is not ready must soon be ready again, with its right value. When the host ends,
-//! no process may be left.
+//! is read or written, or serves the connection in two processes. An agent that is not ready must soon be ready again,
+//! with its right value. When the host ends, no process may be left.
 
 mod agent;
 
