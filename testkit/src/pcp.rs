@@ -94,10 +94,38 @@ impl Pcp {
     /// When `/usr/bin/python3` cannot be started.
     #[track_caller]
     pub fn has_python(&self) -> bool {
-        let load = Command::new("/usr/bin/python3").args(["-c", "import pcp.pmapi"]).output();
-        let loaded = load.unwrap_or_else(|error| panic!("/usr/bin/python3: {error}"));
-        assert!(loaded.status.success() || self.version() >= Version(7, 0, 0), "PCP's Python module pmapi is missing");
-        loaded.status.success()
+        self.works("PCP's Python module pmapi", Command::new("/usr/bin/python3").args(["-c", "import pcp.pmapi"]))
+    }
+
+    /// Returns whether `PCP::PMDA`, PCP's Perl module, works with this libpcp.
+    ///
+    /// # Panics
+    /// When `/usr/bin/perl` cannot be started, or the module is missing.
+    #[track_caller]
+    pub fn has_perl(&self) -> bool {
+        self.works("PCP::PMDA", Command::new("/usr/bin/perl").args(["-MPCP::PMDA", "-e", "1"]))
+    }
+
+    /// Returns whether the agents that only PCP's package has work with this libpcp. `qa/newer` does not compile them.
+    ///
+    /// # Panics
+    /// When agent jbd2 is missing.
+    #[track_caller]
+    pub fn has_all_agents(&self) -> bool {
+        let object = self.path("PCP_PMDASADM_DIR").join("jbd2/pmda_jbd2.so");
+        assert!(object.exists(), "{} is missing", object.display());
+        // The library of another version may be installed beside this one.
+        let library = if self.version() >= Version(7, 0, 0) { "libpcp.so.4" } else { "libpcp.so.3" };
+        self.works("agent jbd2", Command::new("sh").args(["-c", r#"ldd "$1" | grep -qF "$0""#, library]).arg(object))
+    }
+
+    /// Returns whether a command succeeds, which it must for versions before 7.
+    #[track_caller]
+    fn works(&self, what: &str, command: &mut Command) -> bool {
+        let program = command.get_program().to_owned();
+        let output = command.output().unwrap_or_else(|error| panic!("{program:?}: {error}"));
+        assert!(output.status.success() || self.version() >= Version(7, 0, 0), "{what} does not work");
+        output.status.success()
     }
 
     /// Returns a directory or file that `pcp.conf` names, such as `PCP_PMDAS_DIR`.
