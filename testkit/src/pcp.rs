@@ -106,7 +106,7 @@ impl Pcp {
         self.works("PCP::PMDA", Command::new("/usr/bin/perl").args(["-MPCP::PMDA", "-e", "1"]))
     }
 
-    /// Returns whether the agents that only PCP's package has work with this libpcp. `qa/newer` does not compile them.
+    /// Returns whether PCP's agents that `qa/newer` does not compile, such as jbd2, work with this libpcp.
     ///
     /// # Panics
     /// When agent jbd2 is missing.

@@ -149,7 +149,7 @@ impl std::ops::Deref for Text {
 }
 
 impl Account {
-    /// Counts a document that grows.
+    /// Counts a document that grows. An error means that the shared limit does not allow it.
     fn count(&self, before: usize, now: usize) -> io::Result<()> {
         let more = now.saturating_sub(before);
         let most = self.most.load(Relaxed);

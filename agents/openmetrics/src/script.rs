@@ -47,7 +47,7 @@ pub(crate) struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    /// Returns the time that is left.
+    /// Returns the time until the deadline.
     ///
     /// # Errors
     /// The reason why the script must end now.

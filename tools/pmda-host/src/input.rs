@@ -99,7 +99,7 @@ impl AsFd for Input {
 mod tests {
     use super::*;
 
-    /// The body is still in the pipe when the process ends that has read the header.
+    /// The process with the agent has ended after it has read the header. The body is still in the pipe.
     #[test]
     fn a_pdu_whose_header_another_process_has_read() {
         let (from, to) = nix::unistd::pipe().unwrap();

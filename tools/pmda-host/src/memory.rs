@@ -72,7 +72,7 @@ struct Words {
     header: [AtomicU8; HEADER],
 }
 
-/// Byte of a header that has not arrived. pmcd sends none with this byte.
+/// Byte of a header that has not arrived. A header that has this byte itself counts as incomplete.
 pub(crate) const UNREAD: u8 = u8::MAX;
 
 const _: () = assert!(size_of::<Words>() <= PROFILE);
