@@ -32,10 +32,7 @@ impl Oracle {
     /// Returns the oracle's answers and its standard error; `None` if libpcp crashed.
     pub(crate) fn ask(&self, requests: &str, samples: u32, batch: usize) -> Option<(String, String)> {
         let errors = self.dir.path().join("errors");
-        // Some expressions make libpcp loop forever. The limit is one of CPU time, because the machine may be busy.
-        let mut oracle = Command::new("prlimit")
-            .arg("--cpu=5:5")
-            .arg(self.dir.path().join("oracle"))
+        let mut oracle = Command::new(self.dir.path().join("oracle"))
             .args([&self.place, &samples.to_string(), &batch.to_string()])
             .env("PCP_DERIVED_CONFIG", "")
             .stdin(Stdio::piped())
@@ -77,25 +74,21 @@ impl Oracle {
         samples: impl Fn(&str) -> u32,
     ) -> Asked {
         let mut asked = Asked::default();
-        let mut ask = |definitions: &[&(String, String)]| {
+        let mut groups = batches(expressions);
+        while let Some(definitions) = groups.pop() {
             let requests: String = definitions.iter().map(|(name, expr)| format!("define\t{name}\t{expr}\n")).collect();
             let used = operands.iter().map(AsRef::as_ref).filter(|name| requests.contains(name));
             let operands: String = used.map(|name| format!("operand\t{name}\n")).collect();
-            let answer = self.ask(&format!("{operands}{requests}"), samples(&requests), BATCH);
-            if let Some((text, messages)) = &answer {
-                asked.answers.add(text);
-                asked.answers.add_messages(messages);
-            }
-            answer.is_some()
-        };
-        // Some expressions crash libpcp; after a crash the oracle gets each definition of the batch alone.
-        let mut deadly = Vec::new();
-        for definitions in batches(expressions) {
-            if !ask(&definitions) {
-                deadly.extend(definitions.iter().filter(|definition| !ask(&[definition])).map(|pair| pair.1.clone()));
+            match (self.ask(&format!("{operands}{requests}"), samples(&requests), BATCH), &definitions[..]) {
+                (Some((text, messages)), _) => {
+                    asked.answers.add(&text);
+                    asked.answers.add_messages(&messages);
+                }
+                (None, [definition]) => asked.deadly.push(definition.1.clone()),
+                // Some expressions crash libpcp: each half is asked about again.
+                (None, definitions) => groups.extend(definitions.chunks(definitions.len().div_ceil(2)).map(<[_]>::to_vec)),
             }
         }
-        asked.deadly = deadly;
         asked
     }
 }

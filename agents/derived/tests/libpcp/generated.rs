@@ -20,10 +20,12 @@ fn ask(stage: &Stage, definitions: &[(String, String)]) -> HashMap<String, Said>
     let mut said = HashMap::new();
     let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
     let (alone, together): (Vec<_>, Vec<_>) = definitions.iter().partition(|(_, expr)| is_alone(expr));
-    for batch in together.chunks(BATCH).chain(alone.chunks(1)) {
-        match ask_at_once(stage, batch) {
+    let mut groups: Vec<&[_]> = together.chunks(BATCH).chain(alone.chunks(1)).collect();
+    while let Some(group) = groups.pop() {
+        match ask_at_once(stage, group) {
             Some(answers) => said.extend(answers),
-            None => said.extend(batch.iter().flat_map(|one| ask_at_once(stage, &[one]).unwrap_or_default())),
+            None if group.len() > 1 => groups.extend(group.chunks(group.len().div_ceil(2))),
+            None => {}
         }
     }
     said

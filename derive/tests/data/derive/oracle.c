@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -164,7 +165,10 @@ int main(int argc, char **argv)
 	pmHighResResult *result;
 	pmID *pmids;
 
-	if (argc != 4)
+	/* Some expressions make libpcp loop forever. The limit is one of CPU time, because the machine may be busy. */
+	struct rlimit limit = { 5, 5 };
+
+	if (argc != 4 || setrlimit(RLIMIT_CPU, &limit) < 0)
 		return 2;
 	samples = atoi(argv[2]);
 	batch = atoi(argv[3]);
