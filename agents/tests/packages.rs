@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -47,6 +48,38 @@ fn manifests_have_what_crates_io_shows() {
         // docs.rs would otherwise leave out the modules of features.
         let has_features = !package["features"].as_object().unwrap().is_empty();
         assert_eq!(package["metadata"]["docs"]["rs"]["all-features"] == true, has_features, "{name}");
+    }
+}
+
+/// Returns whether a file has unit tests, or a file of a module that it declares.
+fn has_tests(file: &Path) -> bool {
+    let text = fs::read_to_string(file).unwrap();
+    let modules =
+        text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+    let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| file.ends_with(name));
+    let dir = if is_root { file.parent().unwrap().to_owned() } else { file.with_extension("") };
+    let files = modules.flat_map(|name| [dir.join(name).with_extension("rs"), dir.join(name).join("mod.rs")]);
+    text.contains("#[test]")
+        || text.contains("proptest! {")
+        || files.filter(|file| file.exists()).any(|file| has_tests(&file))
+}
+
+/// `test = false` saves a program that would be compiled and linked for no test. `check` names the others.
+#[test]
+fn libraries_and_programs_are_compiled_for_their_unit_tests_if_they_have_any() {
+    let check = fs::read_to_string(root().join("check")).unwrap();
+    let metadata = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_str(&metadata).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    for target in packages.flat_map(|package| package["targets"].as_array().unwrap()) {
+        let (kind, name) = (target["kind"][0].as_str().unwrap(), target["name"].as_str().unwrap());
+        let path = Path::new(target["src_path"].as_str().unwrap());
+        if ["lib", "rlib", "bin"].contains(&kind) {
+            let has_tests = has_tests(path);
+            assert_eq!(target["test"].as_bool().unwrap(), has_tests, "`test` of {}", path.display());
+            let is_run = kind != "bin" || check.contains(&format!(" --bin {name} "));
+            assert!(is_run || !has_tests, "check does not run the tests of {name}");
+        }
     }
 }
 

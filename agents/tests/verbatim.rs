@@ -73,8 +73,7 @@ fn lines_of_pcp(pcp: &Pcp) -> Lines {
         }
     };
     let var = pcp.path("PCP_VAR_DIR");
-    let dirs =
-        [&var.join("pmdas"), &var.join("pmns"), &var.join("config"), &pcp.testsuite(), pcp.path("PCP_BINADM_DIR")];
+    let dirs = [&var.join("pmdas"), &var.join("pmns"), &var.join("config"), pcp.path("PCP_BINADM_DIR")];
     let dirs = dirs.into_iter().chain(["PCP_SYSCONF_DIR", "PCP_INC_DIR", "PCP_SHARE_DIR"].map(|name| pcp.path(name)));
     for dir in dirs {
         walk(dir, &["tmp"], &mut add);
@@ -92,14 +91,7 @@ fn lines_of_pcp(pcp: &Pcp) -> Lines {
             }
         });
     }
-    // The rest of the suite is archives and other data.
-    walk(&pcp.testsuite(), &["archives", "badarchives", "tmp"], &mut |path| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        let is_source = [".out", ".c", ".py", ".pl", ".sh", ".conf"].iter().any(|end| name.ends_with(end));
-        if is_source || name.bytes().all(|byte| byte.is_ascii_digit()) {
-            add(path);
-        }
-    });
+    walk(&pcp.testsuite(), &["archives", "badarchives", "tmp"], &mut add);
     lines
 }
 

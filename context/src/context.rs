@@ -54,8 +54,7 @@ impl Context {
     }
 
     /// Loads agents as shared objects into this process (`PM_CONTEXT_LOCAL`). Agents that cannot be loaded are left
-    /// out:
-    /// [`Context::local_failures`] returns the reasons.
+    /// out: [`Context::local_failures`] returns the reasons.
     ///
     /// An agent in C can corrupt the process, unless [`LocalAgents::set_host`] names a program that serves each agent
     /// in a separate process. One thread calls all agents.

@@ -98,8 +98,8 @@ fn definitions(context: &mut Context) -> Vec<(String, String)> {
         expressions.push(format!("-{name}"));
         expressions.push(format!("{name} * 3"));
         expressions.push(format!("delta({name}) + delta({name})"));
-        if !is_newer {
-            // With it, libpcp 7.2.1 ends the process.
+        if Pcp::required().version() < Version(6, 2, 2) {
+            // With it, later versions of libpcp end the process.
             expressions.push(format!("delta(instant({name}))"));
         }
         if is_newer {

@@ -40,11 +40,13 @@ pub(super) struct Blocks {
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Offset in the file, and the length without padding.
+    /// Offset in the file.
     at: u64,
+    /// Length in the file, without padding.
     packed: u64,
-    /// Offset in the decompressed file, and the length.
+    /// Offset in the decompressed file.
     start: u64,
+    /// Length in the decompressed file.
     len: u64,
     /// Flags of the stream.
     flags: [u8; 2],

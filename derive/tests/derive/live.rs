@@ -86,7 +86,9 @@ impl Oracle {
                 }
                 (None, [definition]) => asked.deadly.push(definition.1.clone()),
                 // Some expressions crash libpcp: each half is asked about again.
-                (None, definitions) => groups.extend(definitions.chunks(definitions.len().div_ceil(2)).map(<[_]>::to_vec)),
+                (None, definitions) => {
+                    groups.extend(definitions.chunks(definitions.len().div_ceil(2)).map(<[_]>::to_vec))
+                }
             }
         }
         asked

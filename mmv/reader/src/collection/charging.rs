@@ -28,14 +28,14 @@ fn most_charged(large: u64, work: u64) -> (u64, u64, u64) {
     (limits.user_memory, limits.work) = (16 * one, work);
     collection.set_limits(limits);
     let (mut most, mut least) = (0, usize::MAX);
-    for request in 0..600 {
+    for request in 0..400 {
         change();
         collection.refresh();
         let drafted = collection.draft.iter().flat_map(Draft::sources);
         let charged = collection.groups.sources().chain(drafted).map(of).sum::<u64>();
         most = charged.max(most);
         // By then there are as many files as there is room for.
-        if request >= 300 {
+        if request >= 200 {
             least = collection.file_count().min(least);
         }
     }
