@@ -1,5 +1,7 @@
 //! Answers to fetches. A metric that fails, or whose code panics, does not affect the other metrics.
 
+use std::time::Duration;
+
 use pcp_pdu::FROM_AGENT;
 use pcp_pdu::metadata::Fetch;
 use pcp_pdu::profile::{Profile, Selection};
@@ -94,8 +96,18 @@ impl<A: Agent> Fetching<'_, A> {
         }
         self.out.begin_set(metric.pmid);
         let outcome = match &metric.desc {
-            Ok(desc) if metric.is_repeated || self.repeats.has(desc.pmid) => self.repeated(desc),
-            Ok(desc) => self.values(desc),
+            // One call, so that the compiler makes `values` a part of this function.
+            Ok(desc) => {
+                let is_repeated = metric.is_repeated || self.repeats.has(desc.pmid);
+                let begin = if is_repeated { self.begin_repetition() } else { Ok(None) };
+                begin.and_then(|begin| {
+                    let done = self.values(desc);
+                    if let Some(begin) = begin {
+                        self.repeats.spend(processor_time().saturating_sub(begin));
+                    }
+                    done
+                })
+            }
             Err(outcome) => {
                 if *outcome == Err(Error::PMID) {
                     debug!(target: "libpmda", "metric {} is not defined", Ident(metric.pmid));
@@ -110,14 +122,12 @@ impl<A: Agent> Fetching<'_, A> {
         Ok(())
     }
 
-    /// Adds the values of a metric that the request has named before.
+    /// Returns the processor time before the values of a metric that the request has named before. Fails if the request
+    /// has used up the time for repetitions.
     #[cold]
-    fn repeated(&mut self, desc: &Desc) -> Result {
+    fn begin_repetition(&mut self) -> Result<Option<Duration>> {
         if self.repeats.has_time() {
-            let before = processor_time();
-            let done = self.values(desc);
-            self.repeats.spend(processor_time().saturating_sub(before));
-            return done;
+            return Ok(Some(processor_time()));
         }
         if self.repeats.is_first() {
             error!(source = %self.client.source(), "a fetch names metrics repeatedly, which takes too long: they have no more values");
