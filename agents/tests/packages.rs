@@ -54,8 +54,10 @@ fn manifests_have_what_crates_io_shows() {
 /// Returns whether a file has unit tests, or a file of a module that it declares.
 fn has_tests(file: &Path) -> bool {
     let text = fs::read_to_string(file).unwrap();
-    let modules =
-        text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+    let modules = text.lines().filter_map(|line| {
+        let (visibility, name) = line.trim().strip_suffix(';')?.split_once("mod ")?;
+        (visibility.is_empty() || visibility.starts_with("pub")).then_some(name)
+    });
     let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| file.ends_with(name));
     let dir = if is_root { file.parent().unwrap().to_owned() } else { file.with_extension("") };
     let files = modules.flat_map(|name| [dir.join(name).with_extension("rs"), dir.join(name).join("mod.rs")]);

@@ -99,7 +99,7 @@ fn definitions(context: &mut Context) -> Vec<(String, String)> {
         expressions.push(format!("{name} * 3"));
         expressions.push(format!("delta({name}) + delta({name})"));
         if Pcp::required().version() < Version(6, 2, 2) {
-            // With it, later versions of libpcp end the process.
+            // It ends the process with libpcp 6.3.8 and 7.2.1.
             expressions.push(format!("delta(instant({name}))"));
         }
         if is_newer {

@@ -214,3 +214,30 @@ pub(crate) fn listed(expr: &str, is_counter: impl Fn(&str) -> bool) -> Option<&'
         _ => None,
     }
 }
+
+/// Number of definitions that libpcp gets at once.
+pub(crate) const BATCH: usize = 100;
+
+/// Groups definitions for libpcp. Definitions that may affect its parser for later ones are alone in their group.
+pub(crate) fn batches(definitions: &[(String, String)]) -> Vec<Vec<&(String, String)>> {
+    let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
+    let (alone, together): (Vec<_>, Vec<_>) = definitions.iter().partition(|(_, expr)| is_alone(expr));
+    together.chunks(BATCH).chain(alone.chunks(1)).map(<[_]>::to_vec).collect()
+}
+
+/// Calls `ask` with each group of definitions. It returns false if they crash libpcp: then it gets each half of the group.
+/// Returns the definitions that crash libpcp alone.
+pub(crate) fn in_groups(
+    definitions: &[(String, String)],
+    mut ask: impl FnMut(&[&(String, String)]) -> bool,
+) -> Vec<&(String, String)> {
+    let (mut groups, mut deadly) = (batches(definitions), Vec::new());
+    while let Some(group) = groups.pop() {
+        match &group[..] {
+            group if ask(group) => {}
+            [definition] => deadly.push(*definition),
+            group => groups.extend(group.chunks(group.len().div_ceil(2)).map(<[_]>::to_vec)),
+        }
+    }
+    deadly
+}

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use testkit::{Agent, Pcp, Pmcd};
 
 use crate::answers::Answers;
+use crate::generator::{BATCH, in_groups};
 
 /// The oracle, compiled in its own directory, and the place of the metrics.
 pub(crate) struct Oracle {
@@ -74,36 +75,20 @@ impl Oracle {
         samples: impl Fn(&str) -> u32,
     ) -> Asked {
         let mut asked = Asked::default();
-        let mut groups = batches(expressions);
-        while let Some(definitions) = groups.pop() {
+        let deadly = in_groups(expressions, |definitions| {
             let requests: String = definitions.iter().map(|(name, expr)| format!("define\t{name}\t{expr}\n")).collect();
             let used = operands.iter().map(AsRef::as_ref).filter(|name| requests.contains(name));
             let operands: String = used.map(|name| format!("operand\t{name}\n")).collect();
-            match (self.ask(&format!("{operands}{requests}"), samples(&requests), BATCH), &definitions[..]) {
-                (Some((text, messages)), _) => {
-                    asked.answers.add(&text);
-                    asked.answers.add_messages(&messages);
-                }
-                (None, [definition]) => asked.deadly.push(definition.1.clone()),
-                // Some expressions crash libpcp: each half is asked about again.
-                (None, definitions) => {
-                    groups.extend(definitions.chunks(definitions.len().div_ceil(2)).map(<[_]>::to_vec))
-                }
+            let answer = self.ask(&format!("{operands}{requests}"), samples(&requests), BATCH);
+            if let Some((text, messages)) = &answer {
+                asked.answers.add(text);
+                asked.answers.add_messages(messages);
             }
-        }
+            answer.is_some()
+        });
+        asked.deadly = deadly.into_iter().map(|(_, expr)| expr.clone()).collect();
         asked
     }
-}
-
-/// Number of definitions that the oracle gets at once.
-const BATCH: usize = 100;
-
-/// Groups definitions for the oracle. Definitions that may affect libpcp's parser for later ones are alone in their
-/// group.
-pub(crate) fn batches(definitions: &[(String, String)]) -> Vec<Vec<&(String, String)>> {
-    let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
-    let (alone, together): (Vec<_>, Vec<_>) = definitions.iter().partition(|(_, expr)| is_alone(expr));
-    together.chunks(BATCH).chain(alone.chunks(1)).map(<[_]>::to_vec).collect()
 }
 
 /// pmcd with PCP's agents sample (as a process and as a shared object), linux and proc.

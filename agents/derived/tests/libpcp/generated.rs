@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::generator::{OPERANDS, expressions, is_newer_reason, listed};
+use crate::generator::{OPERANDS, expressions, in_groups, is_newer_reason, listed};
 use crate::stage::{Answer, Stage};
 
 const COUNT: usize = 10_000;
-const BATCH: usize = 100;
 
 /// libpcp's answer about a definition.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,16 +17,12 @@ enum Said {
 /// Returns libpcp's answers, apart from definitions that crash it. Asks one by one where libpcp may mix definitions up.
 fn ask(stage: &Stage, definitions: &[(String, String)]) -> HashMap<String, Said> {
     let mut said = HashMap::new();
-    let is_alone = |expr: &str| expr.contains("matchinst") || expr.contains(")[");
-    let (alone, together): (Vec<_>, Vec<_>) = definitions.iter().partition(|(_, expr)| is_alone(expr));
-    let mut groups: Vec<&[_]> = together.chunks(BATCH).chain(alone.chunks(1)).collect();
-    while let Some(group) = groups.pop() {
-        match ask_at_once(stage, group) {
-            Some(answers) => said.extend(answers),
-            None if group.len() > 1 => groups.extend(group.chunks(group.len().div_ceil(2))),
-            None => {}
-        }
-    }
+    in_groups(definitions, |group| {
+        let answers = ask_at_once(stage, group);
+        let has_survived = answers.is_some();
+        said.extend(answers.unwrap_or_default());
+        has_survived
+    });
     said
 }
 
