@@ -1,6 +1,7 @@
 //! Requests for all data that is shown about the metrics of a source.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pcp_collector::{End, LabelTarget};
@@ -19,7 +20,7 @@ pub(crate) struct Asked {
     metrics: Vec<(PmId, pmapi::Result<Desc>)>,
     /// Number of metrics whose one-line help has been requested.
     helped: usize,
-    instances: HashMap<InDom, HashMap<Inst, String>>,
+    instances: HashMap<InDom, HashMap<Inst, Arc<str>>>,
     recording: Option<Recording>,
 }
 
@@ -48,7 +49,7 @@ impl Asked {
         }
         let metrics = names.into_iter().zip(&self.metrics);
         let mut metrics: Vec<Metric> =
-            metrics.map(|((name, pmid), (_, desc))| Metric::new(clean(&name), pmid, *desc)).collect();
+            metrics.map(|((name, pmid), (_, desc))| Metric::new(clean(name), pmid, *desc)).collect();
         self.helped = 0;
         for (at, text) in self.more_help()? {
             metrics[at].oneline = text;
@@ -126,7 +127,7 @@ impl Asked {
                 break;
             }
             let text = self.source.text(Subject::Metric(*pmid), TextKind::OneLine)?.unwrap_or_default();
-            texts.push((self.helped, clean(&text)));
+            texts.push((self.helped, clean(text)));
             self.helped += 1;
         }
         Ok(texts)
@@ -188,23 +189,19 @@ impl Asked {
 
     /// Adds the names of instances to values. Sends a request only if there is a new instance.
     fn name_instances(&mut self, indom: InDom, readings: &mut [Reading]) -> Result<(), Interruption> {
-        let known = self.instances.entry(indom).or_default();
-        if !readings.iter().all(|reading| reading.inst.is_none_or(|inst| known.contains_key(&inst))) {
-            let instances = self.source.instances(indom)?.unwrap_or_default();
-            if self.recording.is_some() {
-                self.record_labels_of(LabelTarget::Instances(Some(indom)))?;
-            }
-            if let Some(recording) = &mut self.recording {
-                recording.batch().instances.push((indom, instances.clone()));
-            }
-            let names = instances.into_iter().map(|(inst, name)| (inst, clean(&name)));
-            self.instances.insert(indom, names.collect());
+        if name_known(self.instances.entry(indom).or_default(), readings) {
+            return Ok(());
         }
-        let known = self.instances.get(&indom);
-        for reading in readings {
-            let name = reading.inst.zip(known).and_then(|(inst, known)| known.get(&inst));
-            reading.instance = name.cloned().unwrap_or_default();
+        let instances = self.source.instances(indom)?.unwrap_or_default();
+        if self.recording.is_some() {
+            self.record_labels_of(LabelTarget::Instances(Some(indom)))?;
         }
+        if let Some(recording) = &mut self.recording {
+            recording.batch().instances.push((indom, instances.clone()));
+        }
+        let names = instances.into_iter().map(|(inst, name)| (inst, clean(name).into())).collect();
+        name_known(&names, readings);
+        self.instances.insert(indom, names);
         Ok(())
     }
 
@@ -212,6 +209,17 @@ impl Asked {
     pub(crate) fn end(self) -> Option<End> {
         self.source.end()
     }
+}
+
+/// Adds the names of known instances to values, and no name to others. Returns whether all are known.
+fn name_known(known: &HashMap<Inst, Arc<str>>, readings: &mut [Reading]) -> bool {
+    let mut are_known = true;
+    for reading in readings {
+        let name = reading.inst.and_then(|inst| known.get(&inst));
+        are_known &= name.is_some() || reading.inst.is_none();
+        reading.instance = name.cloned().unwrap_or_default();
+    }
+    are_known
 }
 
 fn readings(set: &ValueSet<'_>, desc: pmapi::Result<Desc>) -> Readings {
@@ -222,7 +230,7 @@ fn readings(set: &ValueSet<'_>, desc: pmapi::Result<Desc>) -> Readings {
             .values()
             .map(|(inst, raw)| Reading {
                 inst: desc.indom.and(inst),
-                instance: String::new(),
+                instance: Arc::default(),
                 value: Value::new(raw, desc.ty),
             })
             .collect()),

@@ -1,6 +1,7 @@
 //! Data that is shown about an agent: its metrics, their latest values, and previous values.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pcp_pdu::result::RawValue;
@@ -31,7 +32,7 @@ impl Metric {
 pub(crate) struct Reading {
     pub(crate) inst: Option<Inst>,
     /// Name of the instance.
-    pub(crate) instance: String,
+    pub(crate) instance: Arc<str>,
     pub(crate) value: Value,
 }
 
@@ -72,7 +73,7 @@ impl Value {
             Ok(Atom::String(v)) => Kind::Text(String::from_utf8_lossy(v).into_owned()),
             _ => Kind::Opaque,
         };
-        Value { text: clean(&raw.print(Some(ty), 1).to_string()), kind }
+        Value { text: clean(raw.print(Some(ty), 1).to_string()), kind }
     }
 
     /// Returns the value as a number; `None` for other values.
@@ -94,8 +95,11 @@ impl Value {
 }
 
 /// Replaces characters that affect a terminal by blanks.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if is_plain(c) { c } else { ' ' }).collect()
+pub(crate) fn clean(text: impl Into<String> + AsRef<str>) -> String {
+    if text.as_ref().chars().all(is_plain) {
+        return text.into();
+    }
+    text.as_ref().chars().map(|c| if is_plain(c) { c } else { ' ' }).collect()
 }
 
 /// Replaces characters that affect a terminal by blanks, in each line of a text.
@@ -115,7 +119,7 @@ pub(crate) enum Change {
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) inst: Option<Inst>,
-    pub(crate) instance: String,
+    pub(crate) instance: Arc<str>,
     pub(crate) value: Value,
     pub(crate) change: Option<Change>,
     /// Change per second of a counter that has not decreased.
@@ -132,22 +136,35 @@ impl Series {
     /// Largest number of values that are kept: the columns of a large terminal.
     const COURSE: usize = 300;
 
-    fn new(reading: Reading, before: Option<Series>, counter: bool, elapsed: Option<Duration>) -> Series {
+    fn new(reading: Reading, counter: bool) -> Series {
         let Reading { inst, instance, value } = reading;
-        let difference = before.as_ref().and_then(|before| value.minus(&before.value));
-        let change = before.as_ref().filter(|before| before.value != value).map(|_| match difference {
+        let (course, counts) = Default::default();
+        let mut series = Series { inst, instance, value, change: None, rate: None, delta: None, course, counts };
+        series.keep(counter);
+        series
+    }
+
+    /// Adds a later value of the same instance.
+    fn update(&mut self, reading: Reading, counter: bool, elapsed: Option<Duration>) {
+        self.delta = reading.value.minus(&self.value);
+        self.change = (self.value != reading.value).then_some(match self.delta {
             Some(d) if d > 0.0 => Change::Up,
             Some(d) if d < 0.0 => Change::Down,
             _ => Change::Other,
         });
         let seconds = elapsed.map(|elapsed| elapsed.as_secs_f64()).filter(|s| *s > 0.0);
-        let rate = difference.filter(|d| counter && *d >= 0.0).zip(seconds).map(|(d, s)| d / s);
-        let (mut course, mut counts) = before.map(|before| (before.course, before.counts)).unwrap_or_default();
-        keep(&mut course, if counter { rate } else { value.number() });
+        self.rate = self.delta.filter(|d| counter && *d >= 0.0).zip(seconds).map(|(d, s)| d / s);
+        self.instance = reading.instance;
+        self.value = reading.value;
+        self.keep(counter);
+    }
+
+    /// Adds the latest value to the previous ones.
+    fn keep(&mut self, counter: bool) {
+        keep(&mut self.course, if counter { self.rate } else { self.value.number() });
         if counter {
-            keep(&mut counts, value.number());
+            keep(&mut self.counts, self.value.number());
         }
-        Series { inst, instance, value, change, rate, delta: difference, course, counts }
     }
 
     /// Returns the values of a counter or of another number. The latest is last.
@@ -185,15 +202,26 @@ impl Shown {
 
     fn update(&mut self, readings: Readings, elapsed: Option<Duration>) {
         let counter = self.metric.desc.is_ok_and(|desc| desc.semantics == Semantics::Counter);
-        let before = std::mem::replace(&mut self.values, Ok(Vec::new())).unwrap_or_default();
-        let mut before: HashMap<_, _> = before.into_iter().map(|series| (series.inst, series)).collect();
-        self.values = readings.map(|readings| {
-            let series = readings.into_iter().map(|reading| {
-                let before = before.remove(&reading.inst);
-                Series::new(reading, before, counter, elapsed)
-            });
-            series.collect()
-        });
+        match (&mut self.values, readings) {
+            // Most samples have the instances of the one before.
+            (Ok(before), Ok(readings)) if before.iter().map(|s| s.inst).eq(readings.iter().map(|r| r.inst)) => {
+                for (series, reading) in before.iter_mut().zip(readings) {
+                    series.update(reading, counter, elapsed);
+                }
+            }
+            (before, readings) => {
+                let before = std::mem::replace(before, Ok(Vec::new())).unwrap_or_default();
+                let mut before: HashMap<_, _> = before.into_iter().map(|series| (series.inst, series)).collect();
+                let later = |reading: Reading| match before.remove(&reading.inst) {
+                    Some(mut series) => {
+                        series.update(reading, counter, elapsed);
+                        series
+                    }
+                    None => Series::new(reading, counter),
+                };
+                self.values = readings.map(|readings| readings.into_iter().map(later).collect());
+            }
+        }
     }
 }
 
@@ -265,7 +293,7 @@ mod tests {
 
     fn put(board: &mut Board, at: Instant, value: i32) -> Series {
         let value = Value::new(RawValue::InSitu(value as u32), Type::I32);
-        board.update(at, vec![Ok(vec![Reading { inst: None, instance: String::new(), value }])]);
+        board.update(at, vec![Ok(vec![Reading { inst: None, instance: Arc::default(), value }])]);
         board.metrics[0].values.as_ref().unwrap()[0].clone()
     }
 

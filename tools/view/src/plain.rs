@@ -138,7 +138,7 @@ fn print_desc(out: &mut impl Write, desc: &Desc) -> io::Result<()> {
 fn print_value(out: &mut impl Write, desc: &Desc, series: &Series) -> io::Result<()> {
     write!(out, "    ")?;
     if let Some(inst) = series.inst {
-        match series.instance.as_str() {
+        match &*series.instance {
             "" => write!(out, "inst [{inst} or ???] ")?,
             name => write!(out, "inst [{inst} or \"{name}\"] ")?,
         }

@@ -108,7 +108,7 @@ fn string(context: &mut Context, metric: &str) -> Option<String> {
     let sample = context.fetch(&[pmid]).ok()?;
     let (_, value) = sample.set(0)?.values().next()?;
     match value.atom(pmapi::Type::String).ok()? {
-        pmapi::Atom::String(name) if !name.is_empty() => Some(clean(&String::from_utf8_lossy(name))),
+        pmapi::Atom::String(name) if !name.is_empty() => Some(clean(String::from_utf8_lossy(name))),
         _ => None,
     }
 }

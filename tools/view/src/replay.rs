@@ -156,11 +156,11 @@ fn agent_name(meta: &Metadata, domain: Domain, metric: &str) -> String {
     let record = meta.labels(LabelLevel::Domain, domain.get().into(), latest).ok().flatten();
     let set = record.and_then(|record| record.sets().next()?.label_set().ok());
     let agent = set.and_then(|set| Some(set.value("agent")?.trim_matches('"').to_owned()));
-    clean(&agent.unwrap_or_else(|| metric.split('.').next().unwrap_or_default().to_owned()))
+    clean(agent.unwrap_or_else(|| metric.split('.').next().unwrap_or_default().to_owned()))
 }
 
 fn metric(meta: &Metadata, name: &str, pmid: PmId) -> Metric {
-    let oneline = clean(&text(meta, pmid, TextLevel::OneLine));
+    let oneline = clean(text(meta, pmid, TextLevel::OneLine));
     Metric { oneline, ..Metric::new(clean(name), pmid, meta.desc(pmid)) }
 }
 
@@ -176,11 +176,11 @@ fn readings(meta: &Metadata, names: &mut InstanceNames<'_>, set: &ValueSet<'_>, 
     }
     let mut name = |indom: InDom, inst: Inst| {
         let name = names.name(indom, inst.word(), time).map(|name| String::from_utf8_lossy(name).into_owned());
-        clean(&name.unwrap_or_default())
+        clean(name.unwrap_or_default())
     };
     let read = set.values().map(|(inst, raw)| Reading {
         inst: desc.indom.and(inst),
-        instance: desc.indom.zip(inst).map(|(indom, inst)| name(indom, inst)).unwrap_or_default(),
+        instance: desc.indom.zip(inst).map(|(indom, inst)| name(indom, inst).into()).unwrap_or_default(),
         value: Value::new(raw, desc.ty),
     });
     Ok(read.collect())

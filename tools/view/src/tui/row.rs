@@ -176,7 +176,7 @@ fn draw_value(desc: &Desc, series: &Series, numbers: Numbers, area: Rect, buf: &
 
 /// Returns the name of an instance, or its number if it has none.
 pub(super) fn instance_name(series: &Series) -> Cow<'_, str> {
-    match (series.inst, series.instance.as_str()) {
+    match (series.inst, &*series.instance) {
         (Some(inst), "") => format!("inst {inst}").into(),
         (_, name) => name.into(),
     }

@@ -41,14 +41,14 @@ fn metric(item: u16, name: &str, ty: Type, semantics: Semantics, indom: Option<u
 fn reading(inst: Option<(u32, &str)>, value: i32) -> Reading {
     Reading {
         inst: inst.map(|(inst, _)| Inst::new(inst)),
-        instance: inst.map(|(_, name)| name.to_owned()).unwrap_or_default(),
+        instance: inst.map(|(_, name)| name.into()).unwrap_or_default(),
         value: Value::new(RawValue::InSitu(value as u32), Type::I32),
     }
 }
 
 fn text(text: &str) -> Readings {
     let value = Value::new(RawValue::Block(6, text.as_bytes()), Type::String);
-    Ok(vec![Reading { inst: None, instance: String::new(), value }])
+    Ok(vec![Reading { inst: None, instance: Default::default(), value }])
 }
 
 /// Returns an agent with two samples, a second apart, of metrics of every kind, and an agent that has ended.
