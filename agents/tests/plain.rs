@@ -14,8 +14,12 @@ use serde_json::Value;
 
 fn viewer(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pcp-agents"));
-    // Without pcp.conf, the PCP of this machine has no effect.
-    command.args(arguments).env("PCP_CONF", "/nonexistent/pcp.conf").stdin(Stdio::null());
+    // Without pcp.conf, the PCP of this machine has no effect. Neither have its applications, which may be thousands.
+    command
+        .env("PCP_CONF", "/nonexistent/pcp.conf")
+        .env("PCP_TMP_DIR", env!("CARGO_TARGET_TMPDIR"))
+        .args(arguments)
+        .stdin(Stdio::null());
     command
 }
 

@@ -11,8 +11,9 @@ use testkit::Pcp;
 
 fn run(base: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pcp-agents"));
-    // Without pcp.conf, the PCP of this machine has no effect.
-    command.args(arguments).arg(base).env("PCP_CONF", "/nonexistent/pcp.conf").stdin(Stdio::null());
+    // Without pcp.conf, the PCP of this machine has no effect. Neither have its applications, which may be thousands.
+    command.env("PCP_CONF", "/nonexistent/pcp.conf").env("PCP_TMP_DIR", env!("CARGO_TARGET_TMPDIR"));
+    command.args(arguments).arg(base).stdin(Stdio::null());
     command.output().unwrap()
 }
 

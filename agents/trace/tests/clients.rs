@@ -437,7 +437,7 @@ fn applications_do_not_wait_for_a_pmcd_that_hangs() {
     let trace = served.trace(State::empty());
     let tag = Tag::new("tag").unwrap();
     trace.point(&tag);
-    let many = vec![pmid(14); 100_000];
+    let many = vec![pmid(14); 10_000];
     let fetch =
         |out: &mut Vec<u8>, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some));
     served.agent.send_raw(fetch).unwrap();

@@ -321,6 +321,26 @@ mod tests {
     }
 
     #[test]
+    fn instances_that_change_places_keep_their_values() {
+        let mut board = board(Semantics::Instant);
+        let start = Instant::now();
+        let mut put_all = |values: &[(u32, i32)]| {
+            let reading = |&(inst, value): &(u32, i32)| {
+                let value = Value::new(RawValue::InSitu(value as u32), Type::I32);
+                Reading { inst: Some(Inst::new(inst)), instance: Arc::default(), value }
+            };
+            board.update(start, vec![Ok(values.iter().map(reading).collect())]);
+            let series = board.metrics[0].values.as_ref().unwrap().iter();
+            series.map(|one| one.course.iter().flatten().map(|v| *v as i32).collect()).collect::<Vec<Vec<i32>>>()
+        };
+        assert_eq!(put_all(&[(1, 10), (2, 20)]), [[10], [20]]);
+        assert_eq!(put_all(&[(1, 11), (2, 21)]), [[10, 11], [20, 21]]);
+        assert_eq!(put_all(&[(2, 22), (1, 12)]), [[20, 21, 22], [10, 11, 12]]);
+        assert_eq!(put_all(&[(3, 30), (1, 13)]), [vec![30], vec![10, 11, 12, 13]]);
+        assert_eq!(put_all(&[(3, 31)]), [[30, 31]]);
+    }
+
+    #[test]
     fn a_failed_metric_starts_over() {
         let mut board = board(Semantics::Instant);
         let start = Instant::now();

@@ -74,6 +74,7 @@ fn refresh(
     // works.
     let _ = tcflush(&input, FlushArg::TCIFLUSH);
     let mut next = Instant::now();
+    let mut size = terminal.size()?;
     let mut has_input = true;
     while signals.received().is_none() {
         let now = Instant::now();
@@ -95,10 +96,12 @@ fn refresh(
             terminal.draw(|frame| view.draw(frame, stage.agents()))?;
         }
         let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
-        has_input = false;
-        wait_for_input(&input, SLICE.min(due))?;
-        while event::poll(Duration::ZERO)? {
-            has_input = true;
+        let is_readable = wait_for_input(&input, SLICE.min(due))?;
+        // Without input, crossterm is not asked, not even for a change of the size: if the terminal closed just now, it
+        // would not return.
+        let before = std::mem::replace(&mut size, terminal.size()?);
+        has_input = is_readable || before != size;
+        while is_readable && event::poll(Duration::ZERO)? {
             if !handle(event::read()?, &mut view, stage)? {
                 return Ok(());
             }
@@ -113,21 +116,21 @@ fn input() -> io::Result<OwnedFd> {
     if stdin.is_terminal() { stdin.as_fd().try_clone_to_owned() } else { File::open("/dev/tty").map(OwnedFd::from) }
 }
 
-/// Waits for input on the terminal, or for the time.
+/// Waits for input on the terminal, or for the time. Returns whether there is input.
 ///
 /// # Errors
 /// `UnexpectedEof` if the terminal has been closed: crossterm would read its end forever, and use a whole core.
-fn wait_for_input(terminal: &OwnedFd, time: Duration) -> io::Result<()> {
+fn wait_for_input(terminal: &OwnedFd, time: Duration) -> io::Result<bool> {
     let mut terminal = [PollFd::new(terminal.as_fd(), PollFlags::POLLIN)];
     match poll(&mut terminal, PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO)) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(errno) => return Err(errno.into()),
     }
-    let closed = PollFlags::POLLHUP | PollFlags::POLLERR;
-    if terminal[0].revents().is_some_and(|events| events.intersects(closed)) {
+    let events = terminal[0].revents().unwrap_or(PollFlags::empty());
+    if events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the terminal has been closed"));
     }
-    Ok(())
+    Ok(!events.is_empty())
 }
 
 /// Handles a key, or the mouse. Returns false to end the view.

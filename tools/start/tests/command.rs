@@ -11,7 +11,7 @@ const START: &str = env!("CARGO_BIN_EXE_start");
 fn cargo_runs_the_view_with_the_same_arguments() {
     let output = Command::new(START).args(["simple", "-s", "1"]).env("CARGO", "echo").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../agents/Cargo.toml");
     let target = Path::new(START).ancestors().nth(2).unwrap().to_str().unwrap();
     let options = ["run", "--profile", "quick", "--manifest-path", manifest, "--target-dir", target, "--"];
     let expected: Vec<&str> = options.into_iter().chain(["simple", "-s", "1"]).collect();

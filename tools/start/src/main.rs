@@ -12,7 +12,13 @@ use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["run", "--profile", "quick", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")]);
+    cargo.args([
+        "run",
+        "--profile",
+        "quick",
+        "--manifest-path",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../agents/Cargo.toml"),
+    ]);
     for (name, chosen) in [("openmetrics", cfg!(feature = "openmetrics")), ("trace", cfg!(feature = "trace"))] {
         cargo.args(chosen.then(|| format!("--features={name}")));
     }
