@@ -225,8 +225,8 @@ pub(crate) fn batches(definitions: &[(String, String)]) -> Vec<Vec<&(String, Str
     together.chunks(BATCH).chain(alone.chunks(1)).map(<[_]>::to_vec).collect()
 }
 
-/// Calls `ask` with each group of definitions. It returns false if they crash libpcp: then it gets each half of the group.
-/// Returns the definitions that crash libpcp alone.
+/// Calls `ask` with each group of definitions. If `ask` returns false, because they crash libpcp, it is called with each
+/// half of the group. Returns the definitions that crash libpcp alone.
 pub(crate) fn in_groups(
     definitions: &[(String, String)],
     mut ask: impl FnMut(&[&(String, String)]) -> bool,

@@ -122,8 +122,8 @@ impl<A: Agent> Fetching<'_, A> {
         Ok(())
     }
 
-    /// Returns the processor time before the values of a metric that the request has named before. Fails if the request
-    /// has used up the time for repetitions.
+    /// Begins to compute the values of a metric that the request names a second time or later. Returns the processor time
+    /// used so far. Fails if the request has used up the time for repetitions.
     #[cold]
     fn begin_repetition(&mut self) -> Result<Option<Duration>> {
         if self.repeats.has_time() {
