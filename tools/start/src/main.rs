@@ -1,10 +1,10 @@
 //! Program behind `cargo run` in the repository's root. It has cargo compile `pcp-agents` with profile `quick`, and
 //! then start it with the same arguments.
 //!
-//! Whoever tries the agents for the first time waits for the compiler, not for them: without optimization they are
-//! compiled in half the time. In a program of its own, that does not concern what `cargo build --release` compiles.
+//! A first try of the agents takes as long as their compilation, and without optimization they are compiled in half the
+//! time. `cargo run --release` can only choose profile `release`, which has to optimize for all other uses. Therefore this
+//! program starts cargo again, with another profile.
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,9 @@ fn main() -> ExitCode {
     for (name, chosen) in [("openmetrics", cfg!(feature = "openmetrics")), ("trace", cfg!(feature = "trace"))] {
         cargo.args(chosen.then(|| format!("--features={name}")));
     }
-    cargo.args(target().map(|directory| [OsString::from("--target-dir"), directory.into()]).into_iter().flatten());
+    if let Some(directory) = target() {
+        cargo.arg("--target-dir").arg(directory);
+    }
     let error = cargo.arg("--").args(std::env::args_os().skip(1)).exec();
     let _ = writeln!(std::io::stderr(), "start: cannot run {:?}: {error}", cargo.get_program());
     ExitCode::FAILURE

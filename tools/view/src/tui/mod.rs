@@ -97,8 +97,8 @@ fn refresh(
         }
         let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
         let is_readable = wait_for_input(&input, SLICE.min(due))?;
-        // Without input, crossterm is not asked, not even for a change of the size: if the terminal closed just now, it
-        // would not return.
+        // Crossterm is asked only if there is input, and not for changes of the size: it would not return if the terminal
+        // has just been closed.
         let before = std::mem::replace(&mut size, terminal.size()?);
         has_input = is_readable || before != size;
         while is_readable && event::poll(Duration::ZERO)? {
