@@ -19,7 +19,7 @@ use crate::metrics::{Labels, Metrics};
 use crate::running::{Figures, Running};
 use crate::sampler::Sampler;
 use crate::sampler::channel::{BINDING, Command, Progress, Published, QUEUE, SENDING, Shared, Step, Ticket};
-use crate::sampler::snapshot::{Known, Slot};
+use crate::sampler::snapshot::{Known, LASTING, Slot};
 
 /// Values expire when they are older than the interval by more than this.
 const LATE: Duration = Duration::from_secs(1);
@@ -65,8 +65,11 @@ impl Sampled {
         slot.filter(|slot| self.is_recent(slot.taken))
     }
 
+    /// Returns the list of a domain. A busy pmcd may delay a new list for longer than values last. Until then the old one
+    /// still names the instances of values that clients have received.
     fn known(&self, indom: InDom) -> Option<&Known> {
-        self.now.snapshot.as_ref()?.list(indom).filter(|known| self.is_recent(Some(known.taken)))
+        let lasting = LASTING.max(self.interval + LATE);
+        self.now.snapshot.as_ref()?.list(indom).filter(|known| known.taken.elapsed() <= lasting)
     }
 
     /// Sends a command, unless the previous one of its kind is still queued. Then waits until the sampler is about to
@@ -151,7 +154,9 @@ impl Running for Sampled {
     fn expect_instances(&mut self, indom: InDom, labels: bool) {
         let Some(snapshot) = &self.now.snapshot else { return };
         snapshot.demand.ask_instances(indom, labels);
-        if self.known(indom).is_none_or(|known| labels && known.list.labels().is_none()) {
+        let is_current =
+            |known: &Known| self.is_recent(Some(known.taken)) && !(labels && known.list.labels().is_none());
+        if !self.known(indom).is_some_and(is_current) {
             self.wait();
         }
     }

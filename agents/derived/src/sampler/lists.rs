@@ -1,19 +1,16 @@
 //! Instance lists of the operands' domains.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pcp_derive::Column;
 use pmapi::{InDom, Result};
 use tracing::{debug, warn};
 
 use super::demand::Demand;
-use super::snapshot::{Known, Slot, find};
+use super::snapshot::{Known, LASTING, Slot, find};
 use crate::metrics::{Labels, List};
 use crate::operands::pmcd::Pmcd;
-
-/// How long cached instance names stay valid while a metric is not sampled.
-const LASTING: Duration = Duration::from_secs(60);
 
 /// Instance lists. pmcd is asked for a list when clients have requested it, and when the instances in a sample differ
 /// from those in the previous sample.

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pcp_derive::Column;
 use pmapi::{Error, InDom, Result};
 
 use super::demand::Demand;
 use crate::metrics::{List, Metrics};
+
+/// How long cached instance names stay valid while no metric of their domain is sampled.
+pub(crate) const LASTING: Duration = Duration::from_secs(60);
 
 /// Values of one sample.
 #[derive(Debug, Default)]
