@@ -17,7 +17,8 @@
 //! | `work` | 4000 | microseconds of processor time per request for changes of all files; more are delayed, and users take turns | `delayed` |
 //! | `names` | 6144 | names of the directory that one request reads; the next requests continue | |
 //!
-//! A request about names has a quarter of `work` if there are more than 32,768 metrics, because its answer may be long.
+//! A request about names has a quarter of `work` if there are more than 32,768 metrics or 2,048 files, because its answer may be
+//! long.
 //! When all users together have used up a limit, a user who has less gets room from the user who has most. The log has
 //! up to 8 lines about the contents of a file. The limits of the framework ([`FixedLimit`]) are constants, with metrics
 //! `mmv.control.limits.log_lines`, `log_debug`, `log_cut`, `clients` and `pdus`.
