@@ -210,7 +210,7 @@ fn metrics() -> [MetricDef; 11] {
     let mut large_samples = of_groups("limits.values", LARGE_SAMPLES, Type::U64);
     large_samples.counter().units(Units::COUNT).help(
         "Samples that were too large",
-        "The values would have needed more than 64 MiB. The group's metrics then have errors in place of values.",
+        "The values would have needed more than 64 MiB. The largest metrics then have errors in place of values.",
     );
     let mut large_lists = of_groups("limits.instances", LARGE_LISTS, Type::U64);
     large_lists.counter().units(Units::COUNT).help(

@@ -49,6 +49,17 @@ impl Sizes {
     }
 }
 
+/// Sorts metrics by size, and returns how many of them fit into `limit` bytes together: the smallest ones.
+pub(crate) fn fitting<T: Ord>(sizes: &mut [(usize, T)], limit: usize) -> usize {
+    sizes.sort_unstable();
+    let mut sum = 0usize;
+    let fits = |(size, _): &&(usize, T)| {
+        sum = sum.saturating_add(*size);
+        sum <= limit
+    };
+    sizes.iter().take_while(fits).count()
+}
+
 fn key(indom: Option<InDom>) -> u32 {
     indom.map_or(u32::MAX, InDom::word)
 }

@@ -10,7 +10,7 @@ use pmapi::{Error, InDom, Result};
 use super::demand::Demand;
 use super::snapshot::Snapshot;
 use crate::metrics::Metrics;
-use crate::operands::sizes::Sizes;
+use crate::operands::sizes::{Sizes, fitting};
 
 /// Kind of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,10 @@ pub(super) struct Binding {
     regular: (Vec<bool>, Plan),
     /// Plan of the last extra sample.
     extra: Plan,
+    /// Places of metrics that the current sample leaves out, because the values would need too much memory. Sorted.
+    left_out: Vec<usize>,
+    /// Plan of the other metrics, if the current sample leaves out any.
+    rest: Plan,
     /// Sizes of the operands. Kept to reuse the memory.
     sizes: Sizes,
 }
@@ -52,6 +56,8 @@ impl Binding {
             kind: Kind::Regular,
             regular: (none, Plan::default()),
             extra: Plan::default(),
+            left_out: Vec::new(),
+            rest: Plan::default(),
             sizes: Sizes::default(),
         }
     }
@@ -59,6 +65,10 @@ impl Binding {
     /// Returns whether clients want no metric.
     pub(super) fn is_idle(&self) -> bool {
         !self.wanted.contains(&true)
+    }
+
+    pub(super) fn is_regular(&self) -> bool {
+        self.kind == Kind::Regular
     }
 
     /// Discards the history of `delta` and `rate`.
@@ -71,6 +81,7 @@ impl Binding {
     /// extra sample they have no values.
     pub(super) fn choose(&mut self, kind: Kind, before: Option<&Snapshot>) {
         self.kind = kind;
+        self.left_out.clear();
         self.demand.update(&mut self.wanted);
         self.computed.clone_from(&self.wanted);
         let (regular, plan) = &mut self.regular;
@@ -97,22 +108,47 @@ impl Binding {
         self.evaluator.operands_of(if self.kind == Kind::Regular { &self.regular.1 } else { &self.extra })
     }
 
-    /// Returns the memory that the values of the sample need at most, in bytes.
-    pub(super) fn size(&mut self, operands: &Sample) -> usize {
+    /// Leaves the largest metrics out of the sample if the values might need more than `limit` bytes together. Then it
+    /// returns the bytes that they might need.
+    pub(super) fn limit(&mut self, operands: &Sample, limit: usize) -> Option<usize> {
         let mut sizes = std::mem::take(&mut self.sizes);
         sizes.clear();
         for (operand, set) in self.operands().zip(operands.sets()) {
             sizes.add(operand, &set);
         }
-        let computed = self.metrics.good.iter().zip(&self.computed).filter(|(_, computed)| **computed);
-        let size = computed.map(|(metric, _)| sizes.of(&metric.desc)).sum();
+        let metrics = self.metrics.good.iter().zip(&self.computed).enumerate();
+        let computed = metrics.filter(|(_, (_, computed))| **computed);
+        let computed = computed.map(|(place, (metric, _))| (sizes.of(&metric.desc), place));
+        let size = computed.clone().map(|(size, _)| size).sum();
+        let by_size = (size > limit).then(|| computed.collect::<Vec<_>>());
         self.sizes = sizes;
-        size
+        let mut by_size = by_size?;
+        let count = fitting(&mut by_size, limit);
+        self.left_out.extend(by_size.iter().skip(count).map(|(_, place)| *place));
+        self.left_out.sort_unstable();
+        for place in &self.left_out {
+            self.computed[*place] = false;
+        }
+        let fit = self.metrics.numbers(&self.computed);
+        self.rest = match self.kind {
+            Kind::Regular => self.evaluator.plan(fit),
+            Kind::Extra => self.evaluator.plan_beyond(&self.regular.1, fit),
+        };
+        if self.kind == Kind::Regular {
+            // A difference must not be over a sample that had no values.
+            let missed = self.evaluator.plan_beyond(&self.rest, self.metrics.numbers(&self.wanted));
+            self.evaluator.forget(&missed);
+        }
+        Some(size)
     }
 
     /// Evaluates the sample. `stamp` is the time of the operands' values since the sampler's start.
     pub(super) fn evaluate(&mut self, stamp: Duration, live: &mut Live) {
-        let plan = if self.kind == Kind::Regular { &self.regular.1 } else { &self.extra };
+        let plan = match self.kind {
+            _ if !self.left_out.is_empty() => &self.rest,
+            Kind::Regular => &self.regular.1,
+            Kind::Extra => &self.extra,
+        };
         self.evaluator.evaluate(plan, stamp, live);
     }
 
@@ -140,6 +176,7 @@ impl Binding {
         let before = before.filter(|_| self.kind == Kind::Extra);
         for (place, (slot, computed)) in to.slots.iter_mut().zip(&self.computed).enumerate() {
             match before.and_then(|before| before.slots.get(place)) {
+                _ if self.left_out.binary_search(&place).is_ok() => slot.assign(Some(taken), Err(Error::TOOBIG)),
                 Some(before) if !computed => slot.copy_from(before),
                 None if !computed => slot.assign(None, Err(Error::AGAIN)),
                 _ => {

@@ -136,6 +136,8 @@ pub(crate) struct Sampler {
     stale: bool,
     lists: Lists,
     pub(crate) limits: Limits,
+    /// Whether the last regular sample left out metrics because of their size.
+    is_limited: bool,
     /// Snapshot that is published. Its metrics are those of the binding.
     latest: Option<Arc<Snapshot>>,
     /// Previous snapshot, whose memory the next one uses.
@@ -167,6 +169,7 @@ impl Sampler {
             stale: false,
             lists: Lists::default(),
             limits: Limits::default(),
+            is_limited: false,
             latest: None,
             spare: None,
             started: now,

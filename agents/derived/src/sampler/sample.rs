@@ -82,7 +82,7 @@ impl Sampler {
         if changes.contains(Changes::NAMES) && !self.look_up_again()? {
             return Ok(false);
         }
-        self.check_size(binding)?;
+        self.limit(binding)?;
         let start = Instant::now();
         binding.evaluate(taken - self.started, self.pmcd.live()?);
         let evaluation = start.elapsed();
@@ -101,18 +101,23 @@ impl Sampler {
         Ok(true)
     }
 
-    /// Refuses a sample whose values would need too much memory.
-    fn check_size(&mut self, binding: &mut Binding) -> Result<()> {
-        let size = binding.size(self.pmcd.live()?.last());
-        if size <= self.limits.values {
+    /// Leaves the largest metrics out of a sample whose values would need too much memory.
+    fn limit(&mut self, binding: &mut Binding) -> Result<()> {
+        let limit = self.limits.values;
+        let Some(size) = binding.limit(self.pmcd.live()?.last(), limit) else {
+            // An extra sample has only some of the metrics.
+            self.is_limited &= !binding.is_regular();
             return Ok(());
-        }
-        if self.backoff.failures() == 0 {
-            let (group, host, limit) = (&self.group.name, self.pmcd.host(), self.limits.values);
-            warn!(source = %host, "group {group}: values from {host} would need {size} bytes, the limit is {limit}");
+        };
+        if !std::mem::replace(&mut self.is_limited, true) {
+            let (group, host) = (&self.group.name, self.pmcd.host());
+            warn!(
+                source = %host,
+                "group {group}: values from {host} would need {size} bytes, the limit is {limit}: the largest metrics have none"
+            );
         }
         self.shared.published().figures.large_samples += 1;
-        Err(Error::TOOBIG)
+        Ok(())
     }
 
     /// Publishes a sample, in the memory of an old snapshot that the agent's thread no longer uses.

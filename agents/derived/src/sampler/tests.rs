@@ -114,17 +114,31 @@ fn a_steady_tick_allocates_nothing() {
     assert_eq!((published.figures.samples, published.figures.errors), (16, 0));
 }
 
-/// The sample needs 28 bytes: 12 for the text of its only value, and 16 for the value and its instance.
+/// The text needs 28 bytes: 12 for its characters, and 16 for the value and its instance. The numbers need 16 each.
 #[test]
 #[ignore = "needs PCP"]
 fn a_sample_has_limited_memory() {
-    let mut scene = Scene::new("words = sample.string.hullo\n");
-    scene.sampler.limits.values = 20;
-    let refused = scene.sample();
-    assert_eq!((refused.outcome, refused.figures.large_samples), (Err(Error::AGAIN), 1));
-    scene.sampler.limits.values = 30;
-    let taken = scene.sample();
-    assert_eq!((taken.outcome, taken.figures.large_samples), (Ok(()), 1));
+    let mut scene =
+        Scene::new("one = sample.long.one\nspeed = rate(sample.milliseconds)\nwords = sample.string.hullo\n");
+    let demand = Arc::clone(&scene.sample().snapshot.unwrap().demand);
+    (0..3).for_each(|place| demand.ask(place, Duration::from_secs(3600)));
+    // Returns the number of values of each metric, or its error.
+    let mut counts = |limit| {
+        scene.sampler.limits.values = limit;
+        let published = scene.sample();
+        assert_eq!(published.outcome, Ok(()));
+        let counts: Vec<_> = (published.snapshot.unwrap().slots.iter())
+            .map(|slot| slot.values.as_ref().map(|values| values.len()).map_err(|e| *e))
+            .collect();
+        (counts, published.figures.large_samples)
+    };
+    assert_eq!(counts(64), (vec![Ok(1), Ok(1), Ok(1)], 0));
+    // The largest metric is left out, and the others are not affected.
+    assert_eq!(counts(44), (vec![Ok(1), Ok(1), Err(Error::TOOBIG)], 1));
+    assert_eq!(counts(20), (vec![Ok(1), Err(Error::TOOBIG), Err(Error::TOOBIG)], 2));
+    // The rate begins again, so that it is not over a sample without it.
+    assert_eq!(counts(64), (vec![Ok(1), Ok(0), Ok(1)], 2));
+    assert_eq!(counts(64), (vec![Ok(1), Ok(1), Ok(1)], 2));
 }
 
 #[test]
