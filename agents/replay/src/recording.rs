@@ -233,49 +233,51 @@ impl Recording {
         }
         let mut seen: HashMap<PmId, Readings> = HashMap::new();
         let outcome = self.search(from, to, &mut seen);
-        if outcome.is_err() {
-            // What follows the values before a damaged record is unknown.
+        // What follows the values before a damaged record is unknown.
+        if !matches!(outcome, Ok(true)) {
             self.values.clear();
         }
         for (pmid, readings) in seen {
             self.carry_on(pmid, &readings);
             self.values.insert(pmid, readings);
         }
-        outcome
+        outcome.map(drop)
     }
 
-    /// Searches the records before a time, back to another one.
+    /// Searches the records before a time, back to another one. Returns whether earlier values are still valid: all
+    /// records have been searched, and there is no mark.
     fn search(
         &mut self,
         from: Option<Stamp>,
         to: Stamp,
         seen: &mut HashMap<PmId, Readings>,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<bool, ArchiveError> {
         if self.archive.is_gap(to)? {
-            self.values.clear();
-            return Ok(());
+            return Ok(false);
         }
         self.cursor.seek(to);
         let mut left = SEARCHED_BYTES;
         for _ in 0..SEARCHED {
-            let Some(record) = self.cursor.backward()? else { break };
+            let Some(record) = self.cursor.backward()? else { return Ok(true) };
             if from.is_some_and(|from| record.time <= from) {
-                break;
+                return Ok(true);
             }
             if record.is_mark() {
-                self.values.clear();
-                break;
+                return Ok(false);
             }
             for set in record.values.iter() {
                 let Some(pmid) = set.pmid.filter(|pmid| self.wanted.contains(pmid)) else { continue };
                 seen.entry(pmid).or_insert_with(|| readings(&set));
             }
+            if seen.len() >= self.wanted.len() {
+                return Ok(true);
+            }
             left = left.saturating_sub(record.len);
-            if seen.len() >= self.wanted.len() || left == 0 {
+            if left == 0 {
                 break;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Makes counters continue from their last values after the recording has started over.

@@ -13,8 +13,10 @@ use crate::model::{Board, Metric, Reading, Readings, Value, clean, clean_lines};
 use crate::stage::{Stage, Steer};
 use crate::time::{between, minus, plus};
 
-/// When the replay goes back: number of records that are searched for the values as of the new time.
+/// Number of records that are searched for the values as of a time.
 const SEARCHED: usize = 500;
+/// Number of bytes of records after which the search ends too.
+const SEARCHED_BYTES: usize = 64 << 20;
 /// Fastest and slowest speed, as powers of 2.
 const FASTEST: i32 = 12;
 const SLOWEST: i32 = -4;
@@ -102,33 +104,50 @@ impl<'a> Replay<'a> {
         if from.is_some_and(|from| from > to) {
             self.values.clear();
         }
-        if self.archive.is_gap(to)? {
+        let mut seen: HashMap<PmId, Readings> = HashMap::new();
+        if !self.search(from, to, &mut seen)? {
             self.values.clear();
-            return Ok(());
+        }
+        self.values.extend(seen);
+        Ok(())
+    }
+
+    /// Searches the records before a time. Returns whether earlier values are still valid: all records since the last
+    /// position have been searched, and there is no mark.
+    fn search(
+        &mut self,
+        from: Option<Stamp>,
+        to: Stamp,
+        seen: &mut HashMap<PmId, Readings>,
+    ) -> Result<bool, ArchiveError> {
+        if self.archive.is_gap(to)? {
+            return Ok(false);
         }
         self.cursor.seek(to);
+        let meta = self.archive.metadata();
         let wanted: usize = self.metrics.iter().map(Vec::len).sum();
-        let mut seen: HashMap<PmId, Readings> = HashMap::new();
+        let mut left = SEARCHED_BYTES;
         for _ in 0..SEARCHED {
-            let meta = self.archive.metadata();
-            let Some(record) = self.cursor.backward()? else { break };
+            let Some(record) = self.cursor.backward()? else { return Ok(true) };
             if self.values.len() + seen.len() > 0 && from.is_some_and(|from| from <= to && record.time <= from) {
-                break;
+                return Ok(true);
             }
             if record.is_mark() {
-                self.values.clear();
-                break;
+                return Ok(false);
             }
             for set in record.values.iter() {
                 let Some(pmid) = set.pmid.filter(|pmid| !seen.contains_key(pmid)) else { continue };
                 seen.insert(pmid, readings(meta, &mut self.names, &set, record.time));
             }
             if seen.len() >= wanted {
+                return Ok(true);
+            }
+            left = left.saturating_sub(record.len);
+            if left == 0 {
                 break;
             }
         }
-        self.values.extend(seen);
-        Ok(())
+        Ok(false)
     }
 
     fn show(&mut self, time: Stamp) {
@@ -392,6 +411,40 @@ mod tests {
         }
         assert_eq!(step(&mut replay), all(100, &[100, 100]));
         assert_eq!(replay.state().as_deref(), Some("at the end"));
+    }
+
+    /// A step over more records than are searched must not keep values from before a mark.
+    #[test]
+    fn a_long_step_keeps_no_values() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Create::new("host").create(dir.path().join("a")).unwrap();
+        let pmids = [1, 2].map(|item| PmId::from_word(253 << 22 | item).unwrap());
+        for (pmid, name) in pmids.iter().zip(["a.once", "a.second"]) {
+            let desc =
+                Desc { pmid: *pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units: Units::NONE };
+            writer.metric(&desc.into(), &[name.as_bytes()]).unwrap();
+        }
+        let mut values = ResultWriter::new();
+        for second in 0..2000_u32 {
+            let time = Stamp { seconds: second.into(), nanoseconds: 0 };
+            if second == 900 {
+                writer.mark(time).unwrap();
+                continue;
+            }
+            values.begin();
+            for (pmid, _) in pmids.iter().zip([second == 0, true]).filter(|(_, is_here)| *is_here) {
+                values.begin_set(Some(*pmid));
+                values.push(None, Type::U32, Atom::U32(second)).unwrap();
+                values.end_set(Ok(()));
+            }
+            writer.values(time, &mut values).unwrap();
+        }
+        writer.finish().unwrap();
+        let archive = Archive::open(dir.path().join("a")).unwrap();
+        let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
+        assert_eq!(step(&mut replay), all(10, &[0, 10]));
+        replay.speed = 7;
+        assert_eq!(step(&mut replay), all(1290, &[1290]));
     }
 
     #[test]

@@ -64,6 +64,40 @@ fn no_values_between_two_archives() {
     }
 }
 
+/// A step over more records than are searched must not keep values from before a mark, or from before a later value.
+#[test]
+fn a_long_step_keeps_no_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Create::new("host").create(dir.path().join("a")).unwrap();
+    for (item, name) in [(1, "a.rare"), (2, "a.second")] {
+        let (ty, semantics) = (Type::U32, Semantics::Instant);
+        let desc = Desc { pmid: pmid(item), ty, indom: None, semantics, units: Units::NONE };
+        writer.metric(&desc.into(), &[name.as_bytes()]).unwrap();
+    }
+    let mut written = ResultWriter::new();
+    for second in 0..2000 {
+        if second == 900 {
+            writer.mark(at(second)).unwrap();
+            continue;
+        }
+        written.begin();
+        for (item, _) in [(2, true), (1, [0, 700].contains(&second))].into_iter().filter(|(_, is_here)| *is_here) {
+            written.begin_set(Some(pmid(item)));
+            written.push(None, Type::U32, Atom::U32(second)).unwrap();
+            written.end_set(Ok(()));
+        }
+        writer.values(at(second), &mut written).unwrap();
+    }
+    writer.finish().unwrap();
+    let archive: &'static Archive = Box::leak(Box::new(Archive::open(dir.path().join("a")).unwrap()));
+    let metrics = Metrics::original(archive.metadata(), Domain::new(60).unwrap(), "replay.domain60");
+    let mut recording = Recording::new(archive, &metrics).unwrap();
+    let steps = [(10, &[0][..]), (400, &[0]), (899, &[700]), (10, &[0]), (700, &[700]), (10, &[0]), (1500, &[])];
+    for (seconds, expected) in steps {
+        assert_eq!(values(&mut recording, 0, seconds), expected, "{seconds}");
+    }
+}
+
 fn values(recording: &mut Recording, round: u64, seconds: u64) -> Vec<u32> {
     recording.go(Position { round, offset: Duration::from_secs(seconds) }).unwrap();
     let mut found = Vec::new();
