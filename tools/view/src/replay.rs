@@ -443,8 +443,8 @@ mod tests {
         let archive = Archive::open(dir.path().join("a")).unwrap();
         let mut replay = Replay::new(&archive, Duration::from_secs(10), 0).unwrap();
         assert_eq!(step(&mut replay), all(10, &[0, 10]));
-        replay.speed = 7;
-        assert_eq!(step(&mut replay), all(1290, &[1290]));
+        replay.speed = 8;
+        assert_eq!(step(&mut replay), all(1999, &[1999]));
     }
 
     #[test]
