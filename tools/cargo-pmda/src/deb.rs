@@ -117,14 +117,22 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn postinst(&self) -> String {
-        let Words { place, install, args, .. } = self;
-        let args = if args.is_empty() { String::new() } else { format!(" -- {args}") };
+        let Words { place, name, install, args } = self;
+        let mut run = format!("sh /{place}/Install -s -Q {install}");
+        if !args.is_empty() {
+            // dpkg's old version ($2) does not tell whether the agent is in PCP: prerm takes it out while dpkg keeps the
+            // version, and an Install may have failed. A complete Install has written .before/domain as its last file. It
+            // is in .NAME.new if an upgrade was interrupted between two renames, which the next Install completes.
+            run = format!(
+                ". \"$PCP_DIR/etc/pcp.env\"\n            if [ -f \"$PCP_PMDAS_DIR/{name}/.before/domain\" ] || \
+                 [ -f \"$PCP_PMDAS_DIR/.{name}.new/.before/domain\" ]\n            then\n                {run}\n            \
+                 else\n                {run} -- {args}\n            fi"
+            );
+        }
         format!(
-            "#!/bin/sh\nset -e\ncase $1 in\n    configure | abort-*)\n        # A later Install keeps the agent's \
-             arguments. The state of pmcd must not stop the installation of packages.\n        if [ -z \"$2\" ]\n        \
-             then\n            sh /{place}/Install -s -Q {install}{args}\n        else\n            sh /{place}/Install -s -Q \
-             {install}\n        fi </dev/null || echo \"the agent is not installed in PCP: run /{place}/Install\" >&2\n        \
-             ;;\nesac\n"
+            "#!/bin/sh\nset -e\ncase $1 in\n    configure | abort-*)\n        # Install keeps the arguments of an agent that \
+             is in PCP. The state of pmcd must not stop the installation of packages.\n        (\n            {run}\n        \
+             ) </dev/null || echo \"the agent is not installed in PCP: run /{place}/Install\" >&2\n        ;;\nesac\n"
         )
     }
 
@@ -224,6 +232,33 @@ mod tests {
     fn words_are_quoted() {
         assert_eq!(shell(&["-N".into(), "it's $(x)".into()]).unwrap(), r"'-N' 'it'\''s $(x)'");
         assert!(shell(&["a\nb".into()]).is_err());
+    }
+
+    /// What dpkg says about versions does not matter, only what a complete Install has left.
+    #[test]
+    fn arguments_go_to_the_first_install() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir(top.join("etc")).unwrap();
+        fs::write(top.join("etc/pcp.env"), "").unwrap();
+        fs::write(top.join("Install"), "echo $* >${0%/*}/ran").unwrap();
+        let place = top.to_str().unwrap().trim_start_matches('/');
+        let script = Words { place, name: "hello", install: "-k", args: "'-n' '5'" }.postinst();
+        let ran = |reason: &str| {
+            let mut sh = Command::new("sh");
+            sh.args(["-c", &script, "postinst", reason, "0.1.0-1"]).env("PCP_DIR", &top).env("PCP_PMDAS_DIR", &top);
+            assert!(sh.status().unwrap().success());
+            fs::read_to_string(top.join("ran")).unwrap()
+        };
+        assert_eq!(ran("configure"), "-s -Q -k -- -n 5\n");
+        fs::create_dir_all(top.join("hello/.before")).unwrap();
+        assert_eq!(ran("abort-deconfigure"), "-s -Q -k -- -n 5\n");
+        fs::write(top.join("hello/.before/domain"), "").unwrap();
+        assert_eq!(ran("configure"), "-s -Q -k\n");
+        fs::rename(top.join("hello"), top.join(".hello.new")).unwrap();
+        assert_eq!(ran("configure"), "-s -Q -k\n");
+        fs::rename(top.join(".hello.new"), top.join("hello.kept")).unwrap();
+        assert_eq!(ran("configure"), "-s -Q -k -- -n 5\n");
     }
 
     /// User pcp may replace the directory of logs by a link.
