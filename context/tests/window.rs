@@ -152,6 +152,7 @@ const ITEMS: [&[&str]; 7] = [
         "1730",
         "10:30 +0200",
         "1:02:03 -0530",
+        "10:30 +99999",
         "25:00",
         "13 pm",
     ],
@@ -285,6 +286,12 @@ fn dates_that_do_not_exist() {
         "1 jan 1969",
         "9999999999999999 monday",
         "-9223372036854775807 fortnights ago",
+        "-9223372036854775807 sec -1 sec ago",
+        "-9223372036854775807 months -1 month ago",
+        "@10:30 +9223372036854775807",
+        "@10:30 -9223372036854775807",
+        "@10:30 -92233720368547758",
+        "@0:00 +92233720368547758",
         "12345678901234567 jan",
         "\u{e9}t\u{e9}",
         "monday\u{a0}",
@@ -307,5 +314,31 @@ proptest::proptest! {
                 proptest::prop_assert!(window.start >= stamp(now / 2));
             }
         }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn any_offset(text in "@[0-9]{1,2}:[0-9]{2} [+-][0-9]{1,19}") {
+        let zone = Zone::named("UTC").unwrap();
+        let options = WindowOptions { end: Some(&text), ..WindowOptions::default() };
+        // A panic, or a time that has wrapped around, is a bug.
+        if let Ok(window) = options.parse_at(stamp(NOW), stamp(0), None, &zone) {
+            let end = window.end.unwrap().seconds;
+            proptest::prop_assert!((0..253_402_000_000).contains(&end), "{}", end);
+        }
+    }
+}
+
+/// A hostile archive may start at any time.
+#[test]
+fn a_day_before_all_times() {
+    let zone = Zone::named("EST-11").unwrap();
+    let first = Stamp { seconds: i64::MIN, nanoseconds: 0 };
+    for text in ["( year", "utc ( year", "@( day", "-1 year"] {
+        let options = WindowOptions { start: Some(text), ..WindowOptions::default() };
+        assert!(options.parse_at(stamp(NOW), first, None, &zone).is_err(), "{text}");
     }
 }

@@ -200,8 +200,8 @@ impl Parser<'_> {
         date.dated += u32::from(matches!(unit, Unit::Dated(_)));
         date.relatives += 1;
         if self.accept(|token| (token == Token::Ago).then_some(())).is_some() {
-            self.date.seconds = -self.date.seconds;
-            self.date.months = -self.date.months;
+            self.date.seconds = self.date.seconds.checked_neg()?;
+            self.date.months = self.date.months.checked_neg()?;
         }
         Some(())
     }
@@ -250,20 +250,22 @@ impl Date {
         Some(hour * HOUR + self.minute * MINUTE + self.second)
     }
 
-    /// Returns a time in seconds since the epoch, from a day and the seconds since its start. `None` before 1970.
+    /// Returns a time in seconds since the epoch, from a day and the seconds since its start. `None` before 1970, and
+    /// for an offset from UTC that leads beyond 64 bits: as in libpcp, an offset may be larger than a day.
     fn seconds(&self, (year, month, day): (i64, i64, i64), of_day: i64, summer: Summer, zone: &Zone) -> Option<i64> {
         let year = match year.checked_abs()? {
             year @ ..69 => year + 2000,
             year @ ..100 => year + 1900,
             year => year,
         };
-        let time = utc(year, month, day).filter(|_| year >= 1970)? + self.west * MINUTE + of_day;
+        let start = utc(year, month, day).filter(|_| year >= 1970)? + of_day;
+        let time = start.checked_add(self.west.checked_mul(MINUTE)?)?;
         let is_summer = match summer {
             Summer::Is => true,
             Summer::IsNot => false,
             Summer::Local => zone.is_summer(time),
         };
-        Some(time - if is_summer { HOUR } else { 0 })
+        time.checked_sub(if is_summer { HOUR } else { 0 })
     }
 
     /// Returns the time that the items describe.
@@ -273,7 +275,8 @@ impl Date {
             0 if self.relatives > 0 => now,
             0 => {
                 let local = zone.local(now);
-                now - i64::from(local.hour) * HOUR - i64::from(local.minute) * MINUTE - i64::from(local.second)
+                let of_day = i64::from(local.hour) * HOUR + i64::from(local.minute) * MINUTE + i64::from(local.second);
+                now.checked_sub(of_day)?
             }
             _ => {
                 let day = (self.year, self.month, self.day);
