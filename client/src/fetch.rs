@@ -63,6 +63,13 @@ impl Sample {
         sample
     }
 
+    /// Returns the sample with these changes in pmcd, for instance those of a fetch whose values it was computed from.
+    #[must_use]
+    pub fn with_changes(mut self, changes: Changes) -> Sample {
+        self.changes = changes;
+        self
+    }
+
     /// Sorts the values of each metric by instance (pmSortInstances(3)).
     pub fn sort_instances(&mut self) {
         for at in &self.sets {

@@ -179,9 +179,7 @@ impl Derived {
             *sample = base.fetch(pmids).map_err(|e| failure.insert(e).code())?;
             Ok(sample.changes())
         });
-        if let Err(e) = taken {
-            return Err(failure.unwrap_or(e.into()));
-        }
+        let changes = taken.map_err(|e| failure.unwrap_or(e.into()))?;
         let time = if wanted.is_empty() { Stamp::now() } else { operands.last().time() };
         if last.replace(time).is_some_and(|last| last > time) {
             evaluator.forget(&plan);
@@ -199,7 +197,7 @@ impl Derived {
                 }
             }
         }
-        Ok(assembly.sample(time))
+        Ok(assembly.sample(time).with_changes(changes))
     }
 }
 

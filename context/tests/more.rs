@@ -9,6 +9,7 @@ use pcp_context::{
     Context, EVENT_FLAGS, EVENT_MISSED, FetchGroup, GroupError, HostRole, LocalAgents, RecordError, RecordSetup,
     Replay, Value, unpack_events,
 };
+use pcp_pdu::result::Changes;
 use pmapi::{Config, Error, Inst, LabelSet, Type};
 use testkit::{Pcp, wait_for};
 
@@ -239,4 +240,40 @@ fn rates_of_a_live_pmcd() {
     group.clear();
     assert_eq!(group.value(rate), Err(Error::VALUE));
     assert!(group.into_context().host().is_some());
+}
+
+/// pmcd reports changes once to each connection, so every fetch has a connection of its own.
+#[test]
+#[ignore = "needs PCP"]
+fn changes_beside_derived_metrics() {
+    let pcp = Pcp::required();
+    let simple = pcp.c_agent("simple");
+    let mut pmcd = pcp.pmcd().pmdas_dir(simple.pmdas_dir()).agent(simple.agent()).start();
+    let connect = || {
+        let mut context = Context::connect(&pmcd.host()).unwrap();
+        context.add_derived("twice", "pmcd.numagents * 2").unwrap();
+        let pmids = ["pmcd.numagents", "twice"].map(|name| context.lookup_name(name).unwrap());
+        context.fetch(&pmids).unwrap();
+        (context, pmids)
+    };
+    let (mut plain, mut derived, mut both) = (connect(), connect(), connect());
+    let (context, [_, twice]) = connect();
+    let mut group = FetchGroup::new(context);
+    assert_eq!(group.context().name_id(twice).as_deref(), Ok("twice"));
+    group.item("twice", None, None, Type::U32).unwrap();
+    assert_eq!(group.fetch(), Ok(Changes::empty()));
+    for (agents, wanted) in [(Vec::new(), Changes::AGENT_DROPPED), (vec![simple.agent()], Changes::AGENT_ADDED)] {
+        pmcd.set_agents(agents);
+        pmcd.sighup();
+        for nth in 0..2 {
+            let wanted = if nth == 0 { wanted } else { Changes::empty() };
+            let (context, [operand, _]) = &mut plain;
+            assert_eq!(context.fetch(&[*operand]).unwrap().changes(), wanted);
+            let (context, [_, twice]) = &mut derived;
+            assert_eq!(context.fetch(&[*twice]).unwrap().changes(), wanted);
+            let (context, pmids) = &mut both;
+            assert_eq!(context.fetch(pmids).unwrap().changes(), wanted);
+            assert_eq!(group.fetch(), Ok(wanted));
+        }
+    }
 }
