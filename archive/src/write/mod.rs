@@ -8,6 +8,7 @@ mod out;
 mod state;
 mod values;
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -83,6 +84,8 @@ pub struct Writer {
     meta: Out,
     index: Out,
     data: Out,
+    /// Volumes before `data` that are not yet on their device.
+    ended: VecDeque<Out>,
     state: State,
     /// Length of the metadata at the last record.
     meta_known: u64,
@@ -159,6 +162,7 @@ impl Writer {
             meta,
             index,
             data,
+            ended: VecDeque::new(),
             state,
             meta_known,
             next_entry,
@@ -216,7 +220,9 @@ impl Writer {
     /// # Errors
     /// `-EINVAL` for a time before that of the record before it, and for values that are not encoded as their metric's
     /// type requires; `PM_ERR_PMID_LOG` for a metric that is not described; `PM_ERR_TOOBIG` for more than 2 GiB;
-    /// `-errno` for a failed write. After a failed write the record is still pending, and written at the next attempt.
+    /// `-EEXIST` for the file of a new volume, and `-errno` for a failed write. After `-EEXIST` and a failed write the
+    /// record is still pending, and written at the next attempt: the caller must not repeat it. A new volume is created
+    /// together with its first record.
     pub fn record(&mut self, time: Stamp, values: ValueSets<'_>) -> Result {
         let start = values.offsets().next().unwrap_or(values.pdu().len());
         self.put(time, values.len(), start, &[values.pdu().get(start..).unwrap_or_default()])
@@ -238,7 +244,7 @@ impl Writer {
     /// Writes a `<mark>`: values before and after it must not be related.
     ///
     /// # Errors
-    /// `-EINVAL` for a time before that of the record before it, `-errno` for a failed write.
+    /// `-EINVAL` for a time before that of the record before it; errors of a failed write, as in [`Writer::record`].
     pub fn mark(&mut self, time: Stamp) -> Result {
         self.put(time, 0, 0, &[])
     }
@@ -261,7 +267,7 @@ impl Writer {
             let reason = format!("a record of {len} bytes is too large: at most {largest} fit into a volume");
             return Err(refuse(&self.data, (Error::TOOBIG, reason)));
         }
-        self.turn(len as u64)?;
+        let is_over = self.is_over(len as u64);
         let start = self.data.pending.len();
         encode::record_head(&mut self.data.pending, self.label.version, time, count);
         let head = self.data.pending.len();
@@ -273,6 +279,9 @@ impl Writer {
             return Err(refuse(&self.data, refused));
         }
         encode::record_end(&mut self.data.pending, start);
+        if is_over {
+            self.turn(start);
+        }
         let (at, end) = (self.data.len() - len as u64, self.data.len());
         if self.meta.len() != self.meta_known || end > self.next_entry {
             self.entry(time, self.meta_known, at);
@@ -302,39 +311,56 @@ impl Writer {
         self.data.len() > self.label.version.label_len() as u64
     }
 
-    /// Starts a new volume if the record must not be in this one, or does not fit into it.
-    fn turn(&mut self, record: u64) -> Result {
+    /// Returns whether a record must not be in this volume, or does not fit into it.
+    fn is_over(&self, record: u64) -> bool {
         let limit = if self.label.version == Version::V2 { MAX_V2.min(self.volume_size) } else { self.volume_size };
-        let is_over = self.has_records() && self.data.len() + record > limit;
-        if !(is_over || self.is_volume_full) {
-            return Ok(());
-        }
-        self.flush()?;
-        let number = self.volume + 1;
-        let mut data = Out::create(&file(&self.base, &number.to_string()))?;
-        if !self.created.is_empty() {
-            self.created.push(data.path().to_owned());
-        }
-        data.pending = encode::label(&self.label, number as i32);
-        self.data.sync()?;
-        (self.data, self.volume, self.next_entry, self.is_volume_full) = (data, number, 0, false);
-        Ok(())
+        self.is_volume_full || self.has_records() && self.data.len() + record > limit
     }
 
+    /// Starts a new volume with the pending record that begins at `start`. Changes no file: whatever fails later, the
+    /// record is pending.
+    fn turn(&mut self, start: usize) {
+        self.volume += 1;
+        let record = self.data.pending.split_off(start);
+        let pending = [encode::label(&self.label, self.volume as i32), record].concat();
+        let data = Out::later(file(&self.base, &self.volume.to_string()), pending);
+        self.ended.push_back(std::mem::replace(&mut self.data, data));
+        (self.next_entry, self.is_volume_full) = (0, false);
+    }
+
+    /// Writes what is pending if it is much, or if a volume has ended.
     fn write_when_full(&mut self) -> Result {
         let pending = self.meta.pending.len() + self.data.pending.len();
-        if pending < PENDING { Ok(()) } else { self.flush() }
+        let is_due = pending >= PENDING || !self.ended.is_empty() || !self.data.is_created();
+        if is_due { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes the pending records of all volumes. A volume is on its device before the next one is created.
+    fn flush_volumes(&mut self) -> Result {
+        loop {
+            let volume = self.ended.front_mut().unwrap_or(&mut self.data);
+            volume.flush()?;
+            if self.created.last().is_some_and(|last| last != volume.path()) {
+                self.created.push(volume.path().to_owned());
+            }
+            let Some(ended) = self.ended.front_mut() else { return Ok(()) };
+            ended.sync()?;
+            self.ended.pop_front();
+        }
     }
 
     /// Writes the pending records to the files, metadata first: readers see all records then.
     ///
     /// # Errors
-    /// `-errno` for a failed write. What could not be written is still pending.
+    /// `-EEXIST` for the file of a new volume, and `-errno` for a failed write. What could not be written is still
+    /// pending.
     pub fn flush(&mut self) -> Result {
         if !self.is_started {
             return Ok(());
         }
-        [&mut self.meta, &mut self.data, &mut self.index].into_iter().try_for_each(Out::flush)
+        self.meta.flush()?;
+        self.flush_volumes()?;
+        self.index.flush()
     }
 
     /// Writes the pending records, and waits until the files are on their devices (fsync(2)).
@@ -345,6 +371,7 @@ impl Writer {
         if !self.is_started {
             return Ok(());
         }
+        self.flush()?;
         [&mut self.meta, &mut self.data, &mut self.index].into_iter().try_for_each(Out::sync)
     }
 
@@ -378,6 +405,7 @@ impl Writer {
 
     fn remove(&mut self) -> Result {
         self.is_finished = true;
+        self.ended.clear();
         [&mut self.meta, &mut self.index, &mut self.data].into_iter().for_each(|out| out.pending.clear());
         let removed = std::mem::take(&mut self.created).into_iter();
         let removed = removed.map(|path| std::fs::remove_file(&path).map_err(|e| ArchiveError::io(&path, &e)));
@@ -401,3 +429,40 @@ impl Drop for Writer {
 
 /// Offset of the value sets in a RESULT PDU.
 const RESULT_SETS: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::Archive;
+    use pcp_pdu::desc::RawDesc;
+
+    #[test]
+    fn a_volume_that_cannot_be_synchronized_costs_no_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("a");
+        let at = |seconds| Stamp { seconds, nanoseconds: 0 };
+        let mut writer = Create::new("host").create(&base).unwrap();
+        let desc = RawDesc { pmid: pmapi::PmId::from_word(1), ty: 0, indom: None, semantics: 3, units: 0 };
+        writer.metric(&desc, &[b"a"]).unwrap();
+        writer.mark(at(1)).unwrap();
+        writer.flush().unwrap();
+        // The kernel refuses fsync(2) of this device.
+        let mut device = std::fs::File::options().write(true).open("/dev/null").ok();
+        writer.data.swap_file(&mut device);
+        writer.next_volume();
+        let error = writer.mark(at(2)).unwrap_err();
+        assert_eq!((error.code(), file(&base, "1").exists()), (EINVAL, false), "{error}");
+        assert_eq!(writer.mark(at(3)).unwrap_err().code(), EINVAL);
+        writer.ended.front_mut().unwrap().swap_file(&mut device);
+        writer.finish().unwrap();
+        let archive = Archive::open(&base).unwrap();
+        let mut cursor = archive.cursor();
+        for second in 1..4 {
+            assert_eq!(cursor.forward().unwrap().unwrap().time, at(second));
+        }
+        assert!(cursor.forward().unwrap().is_none());
+        assert_eq!(Writer::append(&base).unwrap().volume(), 1);
+    }
+}

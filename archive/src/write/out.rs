@@ -14,7 +14,8 @@ use crate::error::{ArchiveError, Result};
 #[derive(Debug)]
 pub(super) struct Out {
     path: PathBuf,
-    file: File,
+    /// `None` for a file that the first pending records create.
+    file: Option<File>,
     /// Bytes that are in the file.
     written: u64,
     pub(super) pending: Vec<u8>,
@@ -26,9 +27,12 @@ impl Out {
     /// # Errors
     /// `-EEXIST`, and `-errno` for other failures.
     pub(super) fn create(path: &Path) -> Result<Out> {
-        let file = File::options().write(true).create_new(true).open(path);
-        let file = file.map_err(|e| ArchiveError::io(path, &e))?;
-        Ok(Out { path: path.to_owned(), file, written: 0, pending: Vec::new() })
+        Ok(Out { path: path.to_owned(), file: Some(create(path)?), written: 0, pending: Vec::new() })
+    }
+
+    /// Returns a file that is created together with its first records, and must not exist then.
+    pub(super) fn later(path: PathBuf, pending: Vec<u8>) -> Out {
+        Out { path, file: None, written: 0, pending }
     }
 
     /// Opens a file to append to it. Another user may have put a link or a FIFO in its place.
@@ -47,7 +51,7 @@ impl Out {
 
     fn at_end(path: &Path, file: File) -> Result<Out> {
         let written = file.metadata().map_err(|e| ArchiveError::io(path, &e))?.len();
-        Ok(Out { path: path.to_owned(), file, written, pending: Vec::new() })
+        Ok(Out { path: path.to_owned(), file: Some(file), written, pending: Vec::new() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -59,22 +63,50 @@ impl Out {
         self.written + self.pending.len() as u64
     }
 
-    /// Writes the pending records. After a failure the file ends as before, and the records are still pending.
+    /// Returns whether the file exists.
+    pub(super) fn is_created(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Writes the pending records. After a failure the file ends as before or does not exist, and the records are still
+    /// pending.
     ///
     /// # Errors
-    /// `-errno` for a failed write, for instance `-ENOSPC`.
+    /// `-EEXIST` for a file that is to be created, and `-errno` for a failed write, for instance `-ENOSPC`.
     pub(super) fn flush(&mut self) -> Result {
         if self.pending.is_empty() {
             return Ok(());
         }
-        if let Err(e) = self.file.write_all_at(&self.pending, self.written) {
-            // Every reader would treat a part of a record as damage.
-            _ = self.file.set_len(self.written);
-            return Err(ArchiveError::io(&self.path, &e));
+        match &self.file {
+            Some(file) => {
+                if let Err(e) = file.write_all_at(&self.pending, self.written) {
+                    // Every reader would treat a part of a record as damage.
+                    _ = file.set_len(self.written);
+                    return Err(ArchiveError::io(&self.path, &e));
+                }
+            }
+            None => self.file = Some(self.create_with_pending()?),
         }
         self.written += self.pending.len() as u64;
         self.pending.clear();
         Ok(())
+    }
+
+    /// Creates the file with the pending records.
+    fn create_with_pending(&self) -> Result<File> {
+        let file = create(&self.path)?;
+        if let Err(e) = file.write_all_at(&self.pending, 0) {
+            // Readers and appending writers would refuse an archive whose last volume is empty.
+            _ = std::fs::remove_file(&self.path);
+            return Err(ArchiveError::io(&self.path, &e));
+        }
+        Ok(file)
+    }
+
+    /// Replaces the open file, so that a test may let the next call fail.
+    #[cfg(test)]
+    pub(super) fn swap_file(&mut self, file: &mut Option<File>) {
+        std::mem::swap(&mut self.file, file);
     }
 
     /// Writes the pending records, and waits until the file is on its device.
@@ -83,8 +115,14 @@ impl Out {
     /// `-errno` for a failed write.
     pub(super) fn sync(&mut self) -> Result {
         self.flush()?;
-        self.file.sync_all().map_err(|e| ArchiveError::io(&self.path, &e))
+        let synced = self.file.as_ref().map_or(Ok(()), File::sync_all);
+        synced.map_err(|e| ArchiveError::io(&self.path, &e))
     }
+}
+
+/// Creates a file, which must not exist.
+fn create(path: &Path) -> Result<File> {
+    File::options().write(true).create_new(true).open(path).map_err(|e| ArchiveError::io(path, &e))
 }
 
 #[cfg(test)]
