@@ -349,6 +349,16 @@ fn what_is_refused() {
         let end = new.create(dir.path().join(end)).map(drop);
         refused("directory", end, invalid, "this is a directory, not the base name of an archive");
     }
+    let early = Create::new("host").start(at(-1));
+    let inexact = Create::new("host").start(Stamp { seconds: 1, nanoseconds: 1_000_000_000 });
+    for (options, reason) in [
+        (&early, "the time is before 1970"),
+        (&inexact, "1000000000 nanoseconds are over a second"),
+        (&new.clone().start(at(1 << 31)), "archives of version 2 have no time after 19 January 2038"),
+    ] {
+        refused("start", options.create(&base).map(drop), invalid, reason);
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
     let mut writer = new.create(&base).unwrap();
     refused("files", new.create(&base).map(drop), Error::from_errno(17), "a.meta: File exists");
     let other = RawDesc { units: 1, ..desc(0) };

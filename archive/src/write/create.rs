@@ -7,6 +7,7 @@ use pcp_pdu::event::Stamp;
 
 use super::Writer;
 use super::encode::label_texts;
+use super::fits;
 use super::state::EINVAL;
 use crate::decode::Version;
 use crate::decode::label::Label;
@@ -92,8 +93,8 @@ impl Create {
     /// Creates the files `.meta`, `.index` and `.0` of an archive with a base name. None of them may exist.
     ///
     /// # Errors
-    /// `-EEXIST` for a file that exists, `-EINVAL` for a base name that ends with a directory and for texts that the label
-    /// of the version does not hold, `-errno` for a file that cannot be created. No file is left then.
+    /// `-EEXIST` for a file that exists; `-EINVAL` for a base name that ends with a directory, and for texts and a start
+    /// that the label of the version does not hold; `-errno` for a file that cannot be created. No file is left then.
     pub fn create(&self, base: impl AsRef<Path>) -> Result<Writer> {
         self.check(base.as_ref())?;
         Writer::create(base.as_ref(), self)
@@ -104,6 +105,9 @@ impl Create {
             return Err(ArchiveError::file(base, EINVAL, "this is a directory, not the base name of an archive"));
         }
         let label = &self.label;
+        if self.has_start {
+            fits(label.version, label.start).map_err(|(code, reason)| ArchiveError::file(base, code, reason))?;
+        }
         let texts = [("host name", &label.host), ("time zone", &label.timezone), ("zone name", &label.zoneinfo)];
         for ((what, text), len) in texts.into_iter().zip(label_texts(label.version)) {
             let reason = match () {

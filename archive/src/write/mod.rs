@@ -105,6 +105,19 @@ fn file(base: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Checks that a version has a time.
+fn fits(version: Version, time: Stamp) -> Result<(), Refused> {
+    let reason = match version {
+        _ if time.nanoseconds >= 1_000_000_000 => format!("{} nanoseconds are over a second", time.nanoseconds),
+        _ if time.seconds < 0 => "the time is before 1970".to_owned(),
+        Version::V2 if i32::try_from(time.seconds).is_err() => {
+            "archives of version 2 have no time after 19 January 2038".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err((EINVAL, reason))
+}
+
 fn refuse(out: &Out, (code, reason): Refused) -> ArchiveError {
     ArchiveError::file(out.path(), code, reason)
 }
@@ -190,8 +203,8 @@ impl Writer {
 
     /// Writes the start into the labels, which were written with another start.
     fn start(&mut self, time: Stamp) -> Result {
-        self.label.start = time;
         self.fits(time)?;
+        self.label.start = time;
         for (out, number) in [(&mut self.meta, META), (&mut self.index, INDEX), (&mut self.data, 0)] {
             let label = encode::label(&self.label, number);
             if let Some(start) = out.pending.get_mut(..label.len()) {
@@ -204,15 +217,7 @@ impl Writer {
 
     /// Checks that the version has a time.
     fn fits(&self, time: Stamp) -> Result {
-        let reason = match self.label.version {
-            _ if time.nanoseconds >= 1_000_000_000 => format!("{} nanoseconds are over a second", time.nanoseconds),
-            _ if time.seconds < 0 => "the time is before 1970".to_owned(),
-            Version::V2 if i32::try_from(time.seconds).is_err() => {
-                "archives of version 2 have no time after 19 January 2038".to_owned()
-            }
-            _ => return Ok(()),
-        };
-        Err(refuse(&self.data, (EINVAL, reason)))
+        fits(self.label.version, time).map_err(|refused| refuse(&self.data, refused))
     }
 
     /// Writes a record of values that are decoded from a PDU or from another archive.
