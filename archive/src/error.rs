@@ -20,6 +20,7 @@ pub struct ArchiveError {
     offset: Option<u64>,
     code: Error,
     reason: Cow<'static, str>,
+    is_refusal: bool,
 }
 
 struct At(Option<u64>);
@@ -33,24 +34,35 @@ impl std::fmt::Display for At {
 impl ArchiveError {
     /// Creates an error about a whole file.
     pub(crate) fn file(path: &Path, code: Error, reason: impl Into<Cow<'static, str>>) -> ArchiveError {
-        ArchiveError { path: path.to_owned(), offset: None, code, reason: reason.into() }
+        ArchiveError { path: path.to_owned(), offset: None, code, reason: reason.into(), is_refusal: false }
+    }
+
+    /// Creates an error about input of a writer, which the archive cannot hold.
+    pub(crate) fn refusal(path: &Path, code: Error, reason: impl Into<Cow<'static, str>>) -> ArchiveError {
+        ArchiveError { is_refusal: true, ..ArchiveError::file(path, code, reason) }
     }
 
     /// Creates an error at an offset of a file.
     pub(crate) fn at(path: &Path, offset: u64, bad: Bad) -> ArchiveError {
         let offset = offset.saturating_add(bad.at as u64);
-        ArchiveError { path: path.to_owned(), offset: Some(offset), code: bad.code, reason: bad.reason }
+        ArchiveError { offset: Some(offset), ..ArchiveError::file(path, bad.code, bad.reason) }
     }
 
     /// Creates the error for a failed system call on a file.
     pub(crate) fn io(path: &Path, error: &std::io::Error) -> ArchiveError {
         let code = error.raw_os_error().map_or(Error::LOGREC, Error::from_errno);
-        ArchiveError { path: path.to_owned(), offset: None, code, reason: error.to_string().into() }
+        ArchiveError::file(path, code, error.to_string())
     }
 
     /// Returns the code that libpcp returns in the same case, for instance `PM_ERR_LOGREC`.
     pub fn code(&self) -> Error {
         self.code
+    }
+
+    /// Returns whether a [`Writer`](crate::Writer) has refused its input because of its content or its time. The archive
+    /// does not have the input, and the writer can continue. Other errors concern files, for instance a failed write.
+    pub fn is_refusal(&self) -> bool {
+        self.is_refusal
     }
 
     /// Returns the path of the file with the error.

@@ -67,7 +67,8 @@ fn a_volume_whose_name_is_in_use() {
     let mut writer = create(&base, Version::V3);
     record(&mut writer, 1).unwrap();
     writer.next_volume();
-    assert_eq!(record(&mut writer, 2).unwrap_err().code(), EEXIST);
+    let failed = record(&mut writer, 2).unwrap_err();
+    assert!(failed.code() == EEXIST && !failed.is_refusal(), "{failed:?}");
     // The last record begins a third volume.
     assert_eq!(record(&mut writer, 3).unwrap_err().code(), EEXIST);
     writer.next_volume();
@@ -140,7 +141,7 @@ fn on_a_full_disk(disk: &Path, free: usize, version: Version, makes_room: bool) 
             writer.next_volume();
         }
         if let Err(e) = record(&mut writer, second) {
-            assert_eq!(e.code(), ENOSPC, "{e}");
+            assert!(e.code() == ENOSPC && !e.is_refusal(), "{e:?}");
             failures += 1;
         }
     }

@@ -406,7 +406,9 @@ fn what_is_refused() {
     refused("early", writer.mark(at(-1)), invalid, "the time is before 1970");
     let early = writer.instances(at(4), indom(), &[(Inst::new(1), b"a")]);
     refused("instances", early, invalid, "a.meta: the time of the metadata, 4.000000000, is before 5.000000000");
+    assert!(writer.mark(at(4)).unwrap_err().is_refusal());
     let twice = writer.instances(at(5), indom(), &[(Inst::new(1), b"a"), (Inst::new(1), b"b")]);
+    assert!(twice.as_ref().unwrap_err().is_refusal());
     refused("instances", twice, invalid, "instance 1 of domain 253.7 is in the list twice");
     refused("text", writer.text(Subject::InDom(indom()), TextKind::Help, b"a\0b"), invalid, "a help text has a NUL");
     writer.finish().unwrap();

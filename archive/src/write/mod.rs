@@ -119,7 +119,7 @@ fn fits(version: Version, time: Stamp) -> Result<(), Refused> {
 }
 
 fn refuse(out: &Out, (code, reason): Refused) -> ArchiveError {
-    ArchiveError::file(out.path(), code, reason)
+    ArchiveError::refusal(out.path(), code, reason)
 }
 
 impl Writer {
@@ -240,7 +240,7 @@ impl Writer {
     pub fn values(&mut self, time: Stamp, values: &mut ResultWriter) -> Result {
         let (head, tail) = values
             .seal(0, Changes::empty())
-            .map_err(|e| ArchiveError::file(self.data.path(), e, "the values are too long for a record"))?;
+            .map_err(|e| refuse(&self.data, (e, "the values are too long for a record".to_owned())))?;
         let count = head.get(RESULT_SETS - 4..RESULT_SETS).and_then(|count| count.first_chunk().copied());
         let count = u32::from_be_bytes(count.unwrap_or_default()) as usize;
         self.put(time, count, RESULT_SETS, &[head.get(RESULT_SETS..).unwrap_or_default(), tail])

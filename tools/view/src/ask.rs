@@ -43,9 +43,9 @@ impl Asked {
         self.instances.clear();
         self.metrics = pmids.into_iter().zip(descs).collect();
         if let Some(recording) = &mut self.recording {
-            let described =
-                names.iter().zip(&self.metrics).filter_map(|((name, _), (_, desc))| Some((name, desc.ok()?)));
-            recording.batch().metrics.extend(described.map(|(name, desc)| (desc, name.clone())));
+            let described = names.iter().zip(&self.metrics);
+            let described = described.filter_map(|((name, _), (_, desc))| Some((desc.ok()?, name.as_str())));
+            recording.describe(&described.collect::<Vec<_>>());
         }
         let metrics = names.into_iter().zip(&self.metrics);
         let mut metrics: Vec<Metric> =
@@ -68,9 +68,10 @@ impl Asked {
         }
     }
 
-    /// Returns the metrics that have a descriptor, each once, and their instance domains.
+    /// Returns the metrics that are recorded, each once, and their instance domains.
     fn subjects(&self) -> (BTreeSet<PmId>, BTreeSet<InDom>) {
-        let descs = || self.metrics.iter().filter_map(|(_, desc)| desc.ok());
+        let is_recorded = |desc: &Desc| self.recording.as_ref().is_some_and(|recording| recording.is_described(desc));
+        let descs = || self.metrics.iter().filter_map(|(_, desc)| desc.ok()).filter(is_recorded);
         (descs().map(|desc| desc.pmid).collect(), descs().filter_map(|desc| desc.indom).collect())
     }
 

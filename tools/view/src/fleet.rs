@@ -121,7 +121,7 @@ impl Fleet {
             let name = plan.name.clone();
             let domain = domain(&plan.begin);
             let (tell, known) = (tell.clone(), pid.clone());
-            let recording = recorder.map(|recorder| Recording::new(recorder.clone(), plan.label()));
+            let recording = recorder.map(|recorder| Recording::new(recorder.clone(), &plan.name, plan.label()));
             let tell = move |news| _ = tell.send((at, news));
             let thread = thread::spawn(move || tend(plan, recording, &requested, &known, tell));
             Agent {

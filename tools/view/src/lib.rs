@@ -13,6 +13,7 @@ mod options;
 mod plain;
 mod plan;
 mod record;
+mod refused;
 mod replay;
 mod signals;
 mod source;
@@ -69,8 +70,12 @@ pub fn show(
     let shown = samples(options, &mut fleet, &signals);
     let outcome = outcome(&fleet);
     drop(fleet);
-    // Samples shown before a failure are recorded too.
-    recorder.map_or(Ok(()), |recorder| recorder.finish())?;
+    if let Some(recorder) = recorder {
+        // In a terminal, warnings would have overwritten the view.
+        recorder.print_warnings();
+        // Samples shown before a failure are recorded too.
+        recorder.finish()?;
+    }
     shown?;
     Ok(ended(&signals).unwrap_or(outcome))
 }

@@ -53,6 +53,7 @@ pub(crate) fn each_sample(
             break;
         }
         show(stage, sample)?;
+        stage.print_warnings();
         if sample == samples || stage.has_ended() || stage.failure().is_some() {
             break;
         }

@@ -1,6 +1,6 @@
 //! Recording of the shown samples in an archive.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,8 +11,10 @@ use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::ValueSet;
 use pcp_pdu::result_writer::ResultWriter;
+use pmapi::escape::{self, Escaped};
 use pmapi::{Desc, InDom, Inst, LabelLevel, LabelSet, PmId};
 
+use crate::refused::{Refusals, Refused};
 use crate::source;
 use crate::time::plus;
 
@@ -27,6 +29,10 @@ struct State {
     /// Writer of the archive. `None` after a failure.
     writer: Option<Writer>,
     failure: Option<ArchiveError>,
+    /// Latest time of a record or of metadata.
+    latest: Stamp,
+    /// Warnings about refused metadata that have not been printed.
+    warnings: Vec<String>,
 }
 
 /// Metadata of an agent that is not in the archive yet.
@@ -34,7 +40,6 @@ struct State {
 pub(crate) struct Batch {
     /// Whether samples are missing before this one, so that values must not be related across the gap.
     pub(crate) is_after_gap: bool,
-    pub(crate) metrics: Vec<(Desc, String)>,
     pub(crate) texts: Vec<(Subject, TextKind, String)>,
     pub(crate) instances: Vec<(InDom, Vec<(Inst, String)>)>,
     pub(crate) labels: Vec<(LabelLevel, u32, ValidLabelSets)>,
@@ -57,7 +62,7 @@ impl Recorder {
         );
         let zone = zone.map_or_else(timezone, str::to_owned);
         let writer = Create::new(host).timezone(zone).create(base)?;
-        let state = State { writer: Some(writer), failure: None };
+        let state = State { writer: Some(writer), failure: None, latest: Stamp::default(), warnings: Vec::new() };
         Ok(Recorder { state: Mutex::new(state) })
     }
 
@@ -65,13 +70,29 @@ impl Recorder {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records a sample and the metadata before it. A failure ends the recording.
-    fn record(&self, batch: Batch, values: Option<&mut ResultWriter>) {
+    /// Calls `write` with the writer and the latest time, unless the recording has ended. A failure ends the recording.
+    /// Refused metadata of one agent does not: the other agents are recorded too.
+    fn write<T: Default>(
+        &self,
+        refusals: &mut Refusals,
+        write: impl FnOnce(&mut Writer, &mut Stamp, &mut Refusals) -> Result<T, ArchiveError>,
+    ) -> T {
         self.with(|state| {
-            if let Some(Err(e)) = state.writer.as_mut().map(|writer| put(writer, batch, values)) {
+            let Some(writer) = &mut state.writer else { return T::default() };
+            let written = write(writer, &mut state.latest, refusals);
+            state.warnings.append(&mut refusals.take());
+            written.unwrap_or_else(|e| {
                 (state.writer, state.failure) = (None, Some(e));
-            }
-        });
+                T::default()
+            })
+        })
+    }
+
+    /// Prints the warnings about refused metadata since the last call to standard error.
+    pub(crate) fn print_warnings(&self) {
+        for warning in self.with(|state| std::mem::take(&mut state.warnings)) {
+            escape::eprint(format_args!("Warning: {}\n", Escaped(warning)));
+        }
     }
 
     /// Returns the failure that has ended the recording.
@@ -108,32 +129,56 @@ fn timezone() -> String {
     }
 }
 
-fn put(writer: &mut Writer, batch: Batch, values: Option<&mut ResultWriter>) -> Result<(), ArchiveError> {
+/// Describes metrics. Returns those that the archive has with the same descriptor, and with at least one of the names.
+fn describe(
+    writer: &mut Writer,
+    refusals: &mut Refusals,
+    metrics: &[(Desc, &str)],
+) -> Result<HashMap<PmId, Desc>, ArchiveError> {
+    let mut described = HashMap::with_capacity(metrics.len());
+    for (desc, name) in metrics {
+        let written = writer.metric(&(*desc).into(), &[name.as_bytes()]);
+        if refusals.check(Refused::Metric(desc.pmid), written)? {
+            described.insert(desc.pmid, *desc);
+        }
+    }
+    Ok(described)
+}
+
+/// Records a sample and the metadata before it.
+fn put(
+    writer: &mut Writer,
+    latest: &mut Stamp,
+    refusals: &mut Refusals,
+    batch: &Batch,
+    values: Option<&mut ResultWriter>,
+) -> Result<(), ArchiveError> {
     // Agents are recorded one after the other, and the clock may be set back.
-    let mut time = Stamp::now().max(writer.label().start).max(writer.last().unwrap_or_default());
+    let mut time = Stamp::now().max(writer.label().start).max(*latest);
     if let Some(last) = writer.last().filter(|_| batch.is_after_gap) {
         let mark = plus(last, Duration::from_millis(1));
-        writer.mark(mark)?;
+        refusals.check(Refused::Mark, writer.mark(mark))?;
         time = time.max(mark);
     }
+    *latest = time;
     let hostname = LabelSet::one("hostname", String::from_utf8_lossy(&writer.label().host)).unwrap_or_default();
-    writer.labels(time, (LabelLevel::Context, 0), &[(None, &hostname)])?;
-    for (desc, name) in &batch.metrics {
-        writer.metric(&(*desc).into(), &[name.as_bytes()])?;
-    }
+    let context = (LabelLevel::Context, 0);
+    let written = writer.labels(time, context, &[(None, &hostname)]);
+    refusals.check(Refused::Labels(context.0, context.1), written)?;
     for (subject, kind, text) in &batch.texts {
-        writer.text(*subject, *kind, text.as_bytes())?;
+        let written = writer.text(*subject, *kind, text.as_bytes());
+        refusals.check(Refused::Text(*subject, *kind), written)?;
     }
     for (indom, list) in &batch.instances {
         let list: Vec<_> = list.iter().map(|(inst, name)| (*inst, name.as_bytes())).collect();
-        writer.instances(time, *indom, &list)?;
+        refusals.check(Refused::Instances(*indom), writer.instances(time, *indom, &list))?;
     }
     for (level, ident, sets) in &batch.labels {
         let sets: Vec<_> = sets.iter().map(|(inst, set)| (*inst, set)).collect();
-        writer.labels(time, (*level, *ident), &sets)?;
+        refusals.check(Refused::Labels(*level, *ident), writer.labels(time, (*level, *ident), &sets))?;
     }
     if let Some(values) = values {
-        writer.values(time, values)?;
+        refusals.check(Refused::Sample, writer.values(time, values))?;
     }
     // All shown samples are in the archive, even if this program is killed.
     writer.flush()
@@ -145,6 +190,9 @@ pub(crate) struct Recording {
     recorder: Arc<Recorder>,
     /// Label of the agent's domains.
     agent: Option<LabelSet>,
+    refusals: Refusals,
+    /// Metrics that the archive has.
+    described: HashMap<PmId, Desc>,
     batch: Batch,
     /// Value sets of the next sample.
     values: ResultWriter,
@@ -153,10 +201,28 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Begins a part. `agent` is the name of the agent.
-    pub(crate) fn new(recorder: Arc<Recorder>, agent: Option<&str>) -> Recording {
-        let agent = agent.and_then(|name| LabelSet::domain(name).ok());
-        Recording { recorder, agent, batch: Batch::default(), values: ResultWriter::new(), done: HashSet::new() }
+    /// Begins a part. `name` is that of the agent or host, and `label` the label of the agent's domains.
+    pub(crate) fn new(recorder: Arc<Recorder>, name: &str, label: Option<&str>) -> Recording {
+        Recording {
+            recorder,
+            agent: label.and_then(|label| LabelSet::domain(label).ok()),
+            refusals: Refusals::new(name),
+            described: HashMap::new(),
+            batch: Batch::default(),
+            values: ResultWriter::new(),
+            done: HashSet::new(),
+        }
+    }
+
+    /// Describes all metrics of the agent in the archive. Values of metrics that it refuses are not recorded.
+    pub(crate) fn describe(&mut self, metrics: &[(Desc, &str)]) {
+        self.described =
+            self.recorder.write(&mut self.refusals, |writer, _, refusals| describe(writer, refusals, metrics));
+    }
+
+    /// Returns whether the archive has a metric with this descriptor.
+    pub(crate) fn is_described(&self, desc: &Desc) -> bool {
+        self.described.get(&desc.pmid) == Some(desc)
     }
 
     /// Returns the metadata to write to the archive with the next sample.
@@ -187,7 +253,10 @@ impl Recording {
 
     /// Adds the values of a metric to the sample.
     pub(crate) fn add(&mut self, set: &ValueSet<'_>, desc: pmapi::Result<Desc>) {
-        let Some(desc) = desc.ok().filter(|desc| self.done.insert(desc.pmid)) else { return };
+        let Some(desc) = desc.ok().filter(|desc| self.is_described(desc)) else { return };
+        if !self.done.insert(desc.pmid) {
+            return;
+        }
         self.values.begin_set(Some(desc.pmid));
         let pushed = set.values().try_for_each(|(inst, value)| {
             let atom = value.atom(desc.ty)?;
@@ -202,6 +271,11 @@ impl Recording {
     /// Records the sample, and the metadata before it.
     pub(crate) fn end(&mut self) {
         let values = Some(&mut self.values).filter(|_| !self.done.is_empty());
-        self.recorder.record(std::mem::take(&mut self.batch), values);
+        let batch = std::mem::take(&mut self.batch);
+        self.recorder
+            .write(&mut self.refusals, |writer, latest, refusals| put(writer, latest, refusals, &batch, values));
     }
 }
+
+#[cfg(test)]
+mod tests;

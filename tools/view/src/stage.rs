@@ -65,6 +65,9 @@ pub(crate) trait Stage {
     fn failure(&self) -> Option<String> {
         None
     }
+
+    /// Prints warnings since the last call to standard error.
+    fn print_warnings(&self) {}
 }
 
 impl Stage for Fleet {
@@ -94,5 +97,11 @@ impl Stage for Fleet {
 
     fn failure(&self) -> Option<String> {
         self.recorder().and_then(|recorder| recorder.failure())
+    }
+
+    fn print_warnings(&self) {
+        if let Some(recorder) = self.recorder() {
+            recorder.print_warnings();
+        }
     }
 }
