@@ -154,9 +154,8 @@ impl Running for Sampled {
     fn expect_instances(&mut self, indom: InDom, labels: bool) {
         let Some(snapshot) = &self.now.snapshot else { return };
         snapshot.demand.ask_instances(indom, labels);
-        let is_current =
-            |known: &Known| self.is_recent(Some(known.taken)) && !(labels && known.list.labels().is_none());
-        if !self.known(indom).is_some_and(is_current) {
+        let recent = self.known(indom).filter(|known| self.is_recent(Some(known.taken)));
+        if recent.is_none_or(|known| labels && known.list.labels().is_none()) {
             self.wait();
         }
     }

@@ -53,11 +53,11 @@ impl Sizes {
 pub(crate) fn fitting<T: Ord>(sizes: &mut [(usize, T)], limit: usize) -> usize {
     sizes.sort_unstable();
     let mut sum = 0usize;
-    let fits = |(size, _): &&(usize, T)| {
+    let fitting = sizes.iter().take_while(|(size, _)| {
         sum = sum.saturating_add(*size);
         sum <= limit
-    };
-    sizes.iter().take_while(fits).count()
+    });
+    fitting.count()
 }
 
 fn key(indom: Option<InDom>) -> u32 {

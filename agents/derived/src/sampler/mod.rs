@@ -136,7 +136,7 @@ pub(crate) struct Sampler {
     stale: bool,
     lists: Lists,
     pub(crate) limits: Limits,
-    /// Whether the last regular sample left out metrics because of their size.
+    /// Whether a sample has left out metrics because of their size, and no regular sample has had all of them since.
     is_limited: bool,
     /// Snapshot that is published. Its metrics are those of the binding.
     latest: Option<Arc<Snapshot>>,
