@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         return program.failure();
     };
     let built = std::env::var("PACKAGE_BUILD_DATE").ok().filter(|date| !date.is_empty());
-    let built = built.unwrap_or_else(|| jiff::Zoned::now().strftime("%a %b %e %H:%M:%S %Z %Y").to_string());
+    let built = built.unwrap_or_else(|| jiff::ZonedDateTime::now().strftime("%a %b %e %H:%M:%S %Z %Y").to_string());
     let map = genmap::map(program.name(), name, &built, &specification);
     match out.write_all(&map.text).and_then(|()| out.flush()) {
         Ok(()) if map.is_valid => ExitCode::SUCCESS,
