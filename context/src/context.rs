@@ -15,7 +15,7 @@ use crate::derived::Derived;
 use crate::error::ContextError;
 use crate::local::{Local, LocalAgents};
 use crate::recorded::{Mode, Recorded};
-use crate::zone::Zone;
+use pmapi::zone::Zone;
 
 /// Source of metrics with its profile, position and derived metrics (pmNewContext(3)).
 #[derive(Debug)]

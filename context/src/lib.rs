@@ -48,12 +48,10 @@ mod group;
 mod labels;
 mod local;
 mod lookup;
-mod posix;
 mod record;
 mod recorded;
 mod when;
 mod window;
-mod zone;
 
 pub use context::Context;
 pub use error::ContextError;
@@ -63,10 +61,10 @@ pub use group::{
     Value,
 };
 pub use local::{LocalAgent, LocalAgents, LocalError, LocalSpecError};
+pub use pmapi::zone::{LocalTime, Zone};
 pub use record::{HostRole, RecordError, RecordHost, RecordSetup, Recording, Replay};
 pub use recorded::Mode;
 pub use window::{TimeWindow, WindowOptions};
-pub use zone::{LocalTime, Zone};
 
 #[doc = include_str!("c_api.md")]
 pub mod c_api {}

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use pcp_pdu::event::Stamp;
 use pmapi::Config;
 
-use crate::zone::Zone;
+use pmapi::zone::Zone;
 
 /// Failure to record.
 #[derive(Debug, thiserror::Error)]

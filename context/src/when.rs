@@ -5,7 +5,7 @@ use pmapi::cnum::{self, is_space};
 use pmapi::spec::SpecError;
 
 use crate::getdate;
-use crate::zone::{Fields, Zone};
+use pmapi::zone::{Fields, Zone};
 
 /// Times from which relative times count.
 #[derive(Clone, Copy)]

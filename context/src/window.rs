@@ -4,7 +4,7 @@ use pcp_pdu::event::Stamp;
 use pmapi::spec::SpecError;
 
 use crate::when::{self, Bounds};
-use crate::zone::Zone;
+use pmapi::zone::Zone;
 
 /// Arguments of the options for a time window.
 ///

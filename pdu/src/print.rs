@@ -4,8 +4,7 @@ use std::fmt;
 use std::io::Write as _;
 use std::sync::LazyLock;
 
-use chrono::{DateTime, Local};
-
+use pmapi::zone::Zone;
 use pmapi::{
     Atom, Converted, Type,
     cnum::{append_general, general, is_space},
@@ -232,8 +231,7 @@ fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
 }
 
 fn clock(time: Stamp, layout: Layout) -> String {
-    let clock = DateTime::from_timestamp(time.seconds, 0)
-        .map_or_else(|| "00:00:00".to_owned(), |utc| utc.with_timezone(&Local).format("%H:%M:%S").to_string());
+    let clock = Zone::of_process().local(time.seconds).clock();
     match layout {
         Layout::Micro => format!("{clock}.{:03}", time.nanoseconds / 1_000_000),
         Layout::Nano => format!("{clock}.{:09}", time.nanoseconds),

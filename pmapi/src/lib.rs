@@ -29,6 +29,8 @@ pub mod stderr;
 pub mod thread;
 mod types;
 mod units;
+#[cfg(feature = "zone")]
+pub mod zone;
 
 pub use atom::{Atom, Converted};
 pub use config::{Config, ConfigError, is_set_id};

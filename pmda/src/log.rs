@@ -28,11 +28,10 @@ use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use chrono::Local;
 use pmapi::debug::{Debug, OPTIONS};
+use pmapi::zone::LocalTime;
 use tracing::{Level, Metadata};
 
 use crate::log_file;
@@ -100,7 +99,7 @@ pub(crate) fn open(program: &str, path: &Path, user: Option<UserIds>) {
         put(&format!("{program}: cannot open log \"{}\" for writing : {reason}\n", path.display()));
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
-    put(&format!("Log for {program} on {} started {}\n\n", Path::new(&host).display(), now()));
+    put(&format!("Log for {program} on {} started {}\n\n", Path::new(&host).display(), LocalTime::now()));
 }
 
 /// Writes the number of lines left out, before the log ends.
@@ -113,39 +112,13 @@ pub(crate) fn finish() {
 /// Writes the last line of the log.
 pub(crate) fn close() {
     finish();
-    put(&format!("\nLog finished {}\n", now()));
+    put(&format!("\nLog finished {}\n", LocalTime::now()));
 }
 
 /// Writes to stderr with one system call, so that threads do not mix their lines. Errors are ignored: the agent
 /// continues without its log.
 fn put(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-/// The process runs its exit functions (atexit(3)).
-static IS_EXITING: AtomicBool = AtomicBool::new(false);
-
-/// Makes the log usable in an exit function of the process.
-pub(crate) fn begin_exit() {
-    IS_EXITING.store(true, Ordering::Relaxed);
-}
-
-/// Returns the local time in a format of strftime(3).
-fn local_time(format: &'static str) -> String {
-    let text = move || Local::now().format(format).to_string();
-    if !IS_EXITING.load(Ordering::Relaxed) {
-        return text();
-    }
-    // chrono keeps the time zone in a thread-local, and those of the exiting thread are gone by now. Its use would
-    // panic, the log line of that panic would panic again, and the process would abort. A new thread has its own
-    // thread-locals.
-    let thread = std::thread::Builder::new().spawn(text);
-    thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
-}
-
-/// Returns the local time in the format of ctime(3), without the newline.
-fn now() -> String {
-    local_time("%a %b %e %H:%M:%S %Y")
 }
 
 /// Writes the events of `tracing` to stderr, a line each: `[time] program(pid) Severity: message`.

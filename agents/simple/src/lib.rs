@@ -1,8 +1,8 @@
 //! Agent with common features: a counter that clients can reset, values with instances, times of the process, and a
 //! domain whose instances come from a configuration file.
 
-use chrono::{DateTime, Local, Timelike};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
+use pmda::pmapi::zone::LocalTime;
 use pmda::prelude::*;
 use tracing::{error, warn};
 
@@ -28,9 +28,9 @@ pub struct Simple {
 }
 
 /// Returns a part of the time of day.
-type Unit = fn(&DateTime<Local>) -> u32;
+type Unit = fn(&LocalTime) -> u32;
 
-const UNITS: [(&str, Unit); 3] = [("sec", Timelike::second), ("min", Timelike::minute), ("hour", Timelike::hour)];
+const UNITS: [(&str, Unit); 3] = [("sec", |time| time.second), ("min", |time| time.minute), ("hour", |time| time.hour)];
 
 impl Agent for Simple {
     const NAME: &'static str = "simple";
@@ -112,7 +112,7 @@ impl Agent for Simple {
                 out.put(time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
             }
             NOW => {
-                let time = Local::now();
+                let time = LocalTime::now();
                 out.put_each(&self.now, |unit| unit(&time))
             }
             _ => Err(Error::PMID),

@@ -6,7 +6,7 @@
 mod words;
 
 use self::words::{DAY, HOUR, Half, MINUTE, Token, Unit, tokens};
-use crate::zone::{Zone, utc};
+use pmapi::zone::{Zone, utc};
 
 /// Whether a time is daylight saving time.
 #[derive(Clone, Copy, Debug)]

@@ -90,7 +90,6 @@ extern "C" fn end_all() {
     if PROCESS.get() != Some(&std::process::id()) {
         return;
     }
-    crate::log::begin_exit();
     for (ext, end) in here(|made| Some((made.ext, made.end))) {
         // SAFETY: hosts live forever.
         _ = catch_unwind(AssertUnwindSafe(|| unsafe { end(ext) }));

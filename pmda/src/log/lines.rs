@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pmapi::escape::Escaping;
+use pmapi::zone::LocalTime;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::limit::Limit;
-use super::{debug_options, local_time, shows};
+use super::{debug_options, shows};
 use crate::limits::{Cut, FixedLimit};
 
 /// Longest text of a line after its severity, in bytes. A line that is cut ends with a mark.
@@ -90,7 +91,7 @@ impl Lines {
     }
 
     fn write(&self, severity: &str, text: &str) -> usize {
-        let time = local_time("%a %b %e %H:%M:%S");
+        let time = LocalTime::now().of_log();
         let line = format!("[{time}] {}({}) {severity}: {text}\n", self.0.program, std::process::id());
         (self.0.put)(&line);
         line.len()

@@ -6,10 +6,10 @@ use std::fmt::Arguments;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use chrono::Local;
 use pcp_pdu::Header;
 use pmapi::debug::Debug;
 use pmapi::escape::Output;
+use pmapi::zone::LocalTime;
 
 /// `print!` to a [`Console`].
 macro_rules! out {
@@ -91,7 +91,7 @@ impl Console {
 
     /// Writes a line to standard error in the format of pmNotifyErr(3).
     pub fn notify(&self, level: &str, message: Arguments<'_>) {
-        let now = Local::now().format("%a %b %e %H:%M:%S");
+        let now = LocalTime::now().of_log();
         err!(self, "[{now}] dbpmda({}) {level}: {message}\n", std::process::id());
     }
 

@@ -1,9 +1,9 @@
 //! Output of answers.
 
-use chrono::{DateTime, Local};
 use pcp_pdu::instance::InstancePdu;
 use pcp_pdu::label::LabelPdu;
 use pcp_pdu::result::{RawValue, ResultPdu, ValueSet};
+use pmapi::zone::Zone;
 use pmapi::{OrNull, Type};
 
 use crate::console::{Console, out};
@@ -12,8 +12,7 @@ use crate::names::NameSpace;
 /// Returns the first line of a result. `interface` is that of a shared object, whose results have microseconds.
 pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], interface: Option<u8>) -> String {
     let (seconds, micros, count) = (result.seconds, result.microseconds, result.len());
-    let clock = DateTime::from_timestamp(seconds.into(), 0)
-        .map_or_else(String::new, |utc| utc.with_timezone(&Local).format("%H:%M:%S").to_string());
+    let clock = Zone::of_process().local(seconds.into()).clock();
     let (kind, fraction, shown) = match interface {
         Some(_) => ("pm", format!("{micros:06}"), format!("{:03}", micros / 1000)),
         None => ("__pm", format!("{:09}", i64::from(micros) * 1000), format!("{:09}", i64::from(micros) * 1000)),

@@ -2,9 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pcp_tools::{Program, genmap, usage};
 use pmapi::escape::{Escaped, Output};
+use pmapi::zone::Zone;
 
 fn main() -> ExitCode {
     let program = Program::new(usage::PMGENMAP, 1);
@@ -32,10 +34,19 @@ fn main() -> ExitCode {
         return program.failure();
     };
     let built = std::env::var("PACKAGE_BUILD_DATE").ok().filter(|date| !date.is_empty());
-    let built = built.unwrap_or_else(|| jiff::ZonedDateTime::now().strftime("%a %b %e %H:%M:%S %Z %Y").to_string());
+    let built = built.unwrap_or_else(now);
     let map = genmap::map(program.name(), name, &built, &specification);
     match out.write_all(&map.text).and_then(|()| out.flush()) {
         Ok(()) if map.is_valid => ExitCode::SUCCESS,
         _ => program.failure(),
     }
+}
+
+/// Returns the local time as date(1) prints it, without a locale.
+fn now() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    let zone = Zone::of_process();
+    let local = zone.local(seconds);
+    format!("{} {} {}", local.of_log(), zone.abbreviation(seconds), local.year)
 }

@@ -79,7 +79,8 @@ pub(crate) fn run(
     each_sample(stage, interval, samples, signals, |stage, sample| {
         let of = if samples == 0 { String::new() } else { format!(" of {samples}") };
         let blank = if sample == 1 { "" } else { "\n" };
-        writeln!(out, "{blank}# sample {sample}{of}, {}", local(stage.time()).format("%F %T"))?;
+        let (date, clock) = local(stage.time());
+        writeln!(out, "{blank}# sample {sample}{of}, {date} {clock}")?;
         for agent in stage.agents() {
             print_agent(&mut out, agent, sample == 1)?;
         }

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use chrono::{Local, Offset as _};
 use pcp_archive::{ArchiveError, Create, Writer};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::ValueSet;
 use pcp_pdu::result_writer::ResultWriter;
 use pmapi::escape::{self, Escaped};
+use pmapi::zone::LocalTime;
 use pmapi::{Desc, InDom, Inst, LabelLevel, LabelSet, PmId};
 
 use crate::refused::{Refusals, Refused};
@@ -122,7 +122,7 @@ fn timezone() -> String {
         return zone;
     }
     // POSIX counts to the west.
-    let west = -Local::now().offset().fix().local_minus_utc();
+    let west = -LocalTime::now().offset;
     match west {
         0 => "UTC".to_owned(),
         _ => format!("LOCAL{}{}:{:02}", if west < 0 { "-" } else { "+" }, west.abs() / 3600, west.abs() / 60 % 60),

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Local};
 use pcp_pdu::event::Stamp;
+use pmapi::zone::Zone;
 
-/// Returns a time in the zone of this process.
-pub(crate) fn local(time: Stamp) -> DateTime<Local> {
-    DateTime::from_timestamp(time.seconds, time.nanoseconds).unwrap_or_default().with_timezone(&Local)
+/// Returns the date and the time in the zone of this process: `2026-11-28` and `15:04:05`.
+pub(crate) fn local(time: Stamp) -> (String, String) {
+    let local = Zone::of_process().local(time.seconds);
+    (format!("{}-{:02}-{:02}", local.year, local.month, local.day), local.clock())
 }
 
 /// Returns the time after a while.

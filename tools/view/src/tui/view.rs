@@ -395,10 +395,10 @@ impl View {
         let recorded = if self.recorded { "recording" } else { "" };
         let words = [self.arrangement.sort.words(), raw, recorded].into_iter().filter(|words| !words.is_empty());
         let words: String = words.flat_map(|words| [words, " · "]).collect();
-        let time = local(self.time);
+        let (date, clock) = local(self.time);
         match self.course {
-            Some(_) => format!("{words}{state} · {} ", time.format("%F %T")),
-            None => format!("{words}{state} · sample {} · {} ", self.sample, time.format("%H:%M:%S")),
+            Some(_) => format!("{words}{state} · {date} {clock} "),
+            None => format!("{words}{state} · sample {} · {clock} ", self.sample),
         }
     }
 

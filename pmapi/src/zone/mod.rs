@@ -1,18 +1,21 @@
 //! Time zones, and local times in them.
 
-use std::io::Read as _;
+mod posix;
+
 use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
-use pmapi::Error;
 
-use crate::posix;
+use crate::Error;
+use crate::file;
 
 /// Time zone of times that are shown or parsed.
 ///
-/// libpcp has one current zone for each process (pmUseZone(3)). In this crate a zone is a value.
+/// libpcp has one current zone for each process (pmUseZone(3)). Here a zone is a value.
 #[derive(Clone, Debug)]
 pub struct Zone {
     text: String,
@@ -56,14 +59,39 @@ impl std::fmt::Display for LocalTime {
     }
 }
 
+impl LocalTime {
+    /// Returns the current time in the zone of the process.
+    pub fn now() -> LocalTime {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Zone::of_process().local(since.as_secs().try_into().unwrap_or(i64::MAX))
+    }
+
+    /// Returns the time of the day: `15:04:05`.
+    pub fn clock(&self) -> String {
+        format!("{:02}:{:02}:{:02}", self.hour, self.minute, self.second)
+    }
+
+    /// Returns the time without the year, as in the lines of a log: `Thu Jan  1 00:00:00` (pmNotifyErr(3)).
+    pub fn of_log(&self) -> String {
+        let text = self.to_string();
+        text.rsplit_once(' ').map(|(time, _)| time.to_owned()).unwrap_or_default()
+    }
+}
+
 impl Zone {
-    /// Returns the zone of the process: `$TZ`, or that of the system.
+    /// Returns the zone of the process as it was at the first call.
+    pub fn of_process() -> &'static Zone {
+        static ZONE: LazyLock<Zone> = LazyLock::new(Zone::system);
+        &ZONE
+    }
+
+    /// Returns the zone of the process: `$TZ`, or that of the system. Like the C library, takes UTC where neither names a
+    /// zone.
     pub fn system() -> Zone {
         let text = match std::env::var_os("TZ") {
-            // Without a variable, the C library has the zone of this file. To find the zone's name, jiff would read
-            // all directories of the time zone database.
+            // Without a variable, the C library has the zone of this file.
             None => {
-                let zone = file(Path::new("/etc/localtime")).unwrap_or_else(TimeZone::system);
+                let zone = from_file(Path::new("/etc/localtime")).unwrap_or(TimeZone::UTC);
                 return Zone { text: String::new(), zone };
             }
             Some(text) => text.into_string().unwrap_or_default(),
@@ -120,9 +148,15 @@ impl Zone {
         self.local(seconds).to_string()
     }
 
+    /// Returns the abbreviation of the zone's name at a time, as in `CEST` (strftime(3), `%Z`).
+    pub fn abbreviation(&self, seconds: i64) -> String {
+        let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        self.zone.to_offset_info(time).abbreviation().to_owned()
+    }
+
     /// Returns the seconds since the epoch of a local time (mktime(3)), whose fields may be outside of their ranges:
     /// day 0 is the last day of the previous month. Returns `None` for a time beyond the calendar.
-    pub(crate) fn seconds(&self, local: &Fields) -> Option<i64> {
+    pub fn seconds(&self, local: &Fields) -> Option<i64> {
         let months = i64::from(local.month) - 1;
         let year = i16::try_from(i64::from(local.year) + months.div_euclid(12)).ok()?;
         let month = i8::try_from(months.rem_euclid(12) + 1).ok()?;
@@ -134,12 +168,12 @@ impl Zone {
     }
 
     /// Returns whether daylight saving time is in use.
-    pub(crate) fn is_summer(&self, seconds: i64) -> bool {
+    pub fn is_summer(&self, seconds: i64) -> bool {
         Timestamp::from_second(seconds).is_ok_and(|time| self.zone.to_offset_info(time).dst().is_dst())
     }
 
     /// Returns the time of a date in the form of ISO 8601, in seconds and nanoseconds since the epoch.
-    pub(crate) fn iso(&self, text: &str) -> Option<(i64, u32)> {
+    pub fn iso(&self, text: &str) -> Option<(i64, u32)> {
         if let Ok(time) = text.parse::<Timestamp>() {
             return Some((time.as_second(), time.subsec_nanosecond().unsigned_abs()));
         }
@@ -159,21 +193,17 @@ fn from_text(name: &str) -> TimeZone {
         return TimeZone::UTC;
     }
     let folder = std::env::var_os("TZDIR").unwrap_or_else(|| DATABASE.into());
-    let known = file(&Path::new(&folder).join(name)).or_else(|| posix::zone(name));
+    let known = from_file(&Path::new(&folder).join(name)).or_else(|| posix::zone(name));
     known.unwrap_or(TimeZone::UTC)
 }
 
 /// Reads the file of a zone. Directories, devices and damaged files give `None`.
-fn file(path: &Path) -> Option<TimeZone> {
-    let file = pmapi::file::open(path).ok()?;
-    file.metadata().ok().filter(|meta| meta.is_file() && meta.len() <= LARGEST)?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    TimeZone::tzif("file", &bytes).ok()
+fn from_file(path: &Path) -> Option<TimeZone> {
+    TimeZone::tzif("file", &file::read(path, LARGEST).ok()?).ok()
 }
 
 /// Returns the seconds since the epoch of the start of a day, in UTC. `None` for a day that the calendar does not have.
-pub(crate) fn utc(year: i64, month: i64, day: i64) -> Option<i64> {
+pub fn utc(year: i64, month: i64, day: i64) -> Option<i64> {
     let field = |number: i64| i8::try_from(number).ok();
     let day = Date::new(i16::try_from(year).ok()?, field(month)?, field(day)?).ok()?;
     Some(TimeZone::UTC.to_timestamp(day.to_datetime(jiff::civil::Time::midnight())).ok()?.as_second())
@@ -181,14 +211,19 @@ pub(crate) fn utc(year: i64, month: i64, day: i64) -> Option<i64> {
 
 /// Fields of a local time that may be outside of their ranges.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields {
-    pub(crate) year: i32,
+pub struct Fields {
+    /// Year of the common era.
+    pub year: i32,
     /// Month: 1 is January.
-    pub(crate) month: i32,
-    pub(crate) day: i64,
-    pub(crate) hour: i64,
-    pub(crate) minute: i64,
-    pub(crate) second: i64,
+    pub month: i32,
+    /// Day of the month.
+    pub day: i64,
+    /// Hour.
+    pub hour: i64,
+    /// Minute.
+    pub minute: i64,
+    /// Second.
+    pub second: i64,
 }
 
 #[cfg(test)]
