@@ -7,7 +7,7 @@ mod merge;
 mod update;
 pub mod usage;
 
-pub use args::{Debug, debug};
+pub use args::{Debug, Operands, debug, integer, path, text, version};
 pub use merge::{Order, merge};
 pub use update::{Update, ignore_signals};
 
@@ -75,24 +75,6 @@ impl Program {
     /// Returns the exit code of a failure.
     pub fn failure(&self) -> ExitCode {
         self.failure.into()
-    }
-
-    /// Checks the argument of `-v`, the version of the help text format, which must be 2.
-    ///
-    /// # Errors
-    ///
-    /// The exit code of a failure for anything but 2, after a message and the usage text on stderr.
-    pub fn check_version(&self, version: &str) -> Result<(), ExitCode> {
-        let number = version.parse::<i64>();
-        if number.is_err() && !version.is_empty() {
-            self.say("-v requires numeric argument");
-        }
-        // PCP's commands read the number at the start of the argument.
-        let digits = version.trim_start_matches(|c: char| c.is_ascii_digit());
-        if version.strip_suffix(digits) != Some("2") {
-            self.say("deprecated option - only version 2 is supported");
-        }
-        if number == Ok(2) { Ok(()) } else { Err(self.usage()) }
     }
 
     /// Loads the name space of `path`, or of the default file, as pmLoadASCIINameSpace(3) does.

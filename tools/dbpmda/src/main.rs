@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use dbpmda::{Console, Input, Options, Session, Source, Terminal, USAGE};
-use pcp_tools::Program;
+use pcp_tools::{Operands, Program};
 use pmda::user::{self, UserError};
 
 #[derive(Parser)]
@@ -14,15 +14,15 @@ use pmda::user::{self, UserError};
 struct Args {
     #[arg(short = 'D', long)]
     debug: Vec<String>,
+    #[arg(short, long, value_name = "FILE", value_parser = pcp_tools::path())]
+    namespace: Vec<PathBuf>,
     #[arg(short, long, action = clap::ArgAction::Count)]
     echo_input: u8,
     #[arg(short = 'f', long, action = clap::ArgAction::Count)]
     norc: u8,
     #[arg(short, long, action = clap::ArgAction::Count)]
     interactive: u8,
-    #[arg(short, long, value_name = "FILE")]
-    namespace: Vec<PathBuf>,
-    #[arg(short = 'q', long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(short = 'q', long, value_name = "N")]
     creds_timeout: Vec<String>,
     #[arg(short = 'U', long, value_name = "USER")]
     username: Vec<String>,
@@ -30,6 +30,7 @@ struct Args {
     valgrind: u8,
     #[arg(short = '?', long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    #[arg(value_parser = pcp_tools::text())]
     words: Vec<String>,
 }
 
@@ -43,9 +44,12 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), ExitCode> {
     let program = Program::new(USAGE, 1);
-    let args: Args = program.args()?;
+    let args: Args = program.args(Operands::Last)?;
     let console = Console::standard();
     let mut is_wrong = !args.words.is_empty();
+    if let Some(word) = args.words.first() {
+        program.say(format_args!("\"{word}\" is not an option, and not the command \"check\""));
+    }
     let mut options = console.options();
     for spec in &args.debug {
         match spec.parse() {
@@ -59,8 +63,8 @@ fn run() -> Result<(), ExitCode> {
     console.set_options(options);
     let mut creds_timeout = 3;
     for text in &args.creds_timeout {
-        match text.parse::<i32>() {
-            Ok(seconds @ 1..) => creds_timeout = seconds.unsigned_abs(),
+        match pcp_tools::integer(text) {
+            (seconds @ 1.., true) => creds_timeout = seconds.unsigned_abs(),
             _ => {
                 program.say("-q requires a positive numeric argument");
                 is_wrong = true;

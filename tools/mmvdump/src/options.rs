@@ -11,6 +11,7 @@ pub(crate) struct Options {
     /// Prints a JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The file to print; `$PCP_TMP_DIR/mmv/test` by default.
+    /// The file to print; `$PCP_TMP_DIR/mmv/test` by default. Its name may begin with `-`, as by PCP's mmvdump.
+    #[arg(allow_hyphen_values = true)]
     pub(crate) file: Option<PathBuf>,
 }

@@ -149,3 +149,20 @@ fn arguments_steer_no_terminal() {
         assert!(said.contains(r"b\u{9b}c") && !said.contains('\x1b'), "{said:?}");
     }
 }
+
+#[test]
+fn a_name_may_begin_with_a_hyphen_and_a_second_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::rename(file(dir.path()), dir.path().join("-test")).unwrap();
+    let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_mmvdump")).args(args).current_dir(dir.path()).output();
+    for args in [&["-test"][..], &["--", "-test"], &["--json", "-test"]] {
+        let output = run(args).unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains("-test"), "{args:?}: {output:?}");
+    }
+    let output = run(&["-nosuch"]).unwrap();
+    assert_eq!(
+        (output.status.code(), text(&output.stderr).as_str()),
+        (Some(1), "-nosuch: No such file or directory\n")
+    );
+    assert_eq!(run(&["-test", "-test"]).unwrap().status.code(), Some(1));
+}

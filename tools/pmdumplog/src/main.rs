@@ -20,7 +20,7 @@ use clap::{ArgAction, Parser};
 use pcp_archive::{Archive, ArchiveError, Direction, Label, Record};
 use pcp_context::{WindowOptions, Zone};
 use pcp_pdu::event::Stamp;
-use pcp_tools::{Debug, PmIds, Program};
+use pcp_tools::{Debug, Operands, PmIds, Program};
 use pmapi::spec::SpecError;
 use pmapi::{Error, PmId, escape};
 
@@ -57,23 +57,23 @@ struct Args {
     markrecs: bool,
     #[arg(short, long)]
     metrics: bool,
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = pcp_tools::path())]
     namespace: Option<PathBuf>,
     #[arg(short, long)]
     reverse: bool,
-    #[arg(short = 'S', long, allow_hyphen_values = true)]
+    #[arg(short = 'S', long)]
     start: Option<String>,
     #[arg(short, long)]
     sizes: bool,
-    #[arg(short = 'T', long, allow_hyphen_values = true)]
+    #[arg(short = 'T', long)]
     finish: Option<String>,
     #[arg(short = 't')]
     index: bool,
-    #[arg(short = 'v')]
+    #[arg(short = 'v', value_parser = pcp_tools::path())]
     raw: Option<PathBuf>,
     #[arg(short = 'x', action = ArgAction::Count)]
     extended: u8,
-    #[arg(short = 'Z', long, conflicts_with = "hostzone", allow_hyphen_values = true)]
+    #[arg(short = 'Z', long, conflicts_with = "hostzone")]
     timezone: Option<String>,
     #[arg(short = 'z', long)]
     hostzone: bool,
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
-    let args: Args = program.args::<Args>()?.completed();
+    let args: Args = program.args::<Args>(Operands::Anywhere)?.completed();
     if args.version {
         program.say(format_args!("version {}", env!("CARGO_PKG_VERSION")));
         return Ok(());

@@ -2,9 +2,10 @@
 
 use clap::{ArgAction, Parser};
 use pcp_help::{Compiled, Error, Target};
-use pcp_tools::{Debug, PmIds, Program, usage};
+use pcp_tools::{Debug, Operands, PmIds, Program, usage};
 use pmapi::escape::{self, Output};
 use pmns::Tree;
+use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,28 +14,33 @@ use std::process::ExitCode;
 #[command(disable_help_flag = true, args_override_self = true)]
 struct Args {
     #[arg(short = 'D', value_parser = pcp_tools::debug)]
-    debug: Option<Debug>,
+    debug: Vec<Debug>,
     #[arg(short)]
     exists: bool,
     #[arg(short = 'H')]
     text: bool,
     #[arg(short)]
     indoms: bool,
-    #[arg(short)]
+    #[arg(short, value_parser = pcp_tools::path())]
     namespace: Option<PathBuf>,
     #[arg(short = 'O')]
     oneline: bool,
     #[arg(short)]
     pmids: bool,
-    #[arg(short = 'v')]
-    format: Option<String>,
+    #[arg(short = 'v', value_parser = pcp_tools::version)]
+    format: Option<()>,
     #[arg(short = '?', action = ArgAction::Help)]
     help: Option<bool>,
-    helpfile: Option<PathBuf>,
-    metrics: Vec<String>,
+    /// The file, and names of metrics.
+    operands: Vec<OsString>,
 }
 
 impl Args {
+    /// Returns the names of metrics behind the file.
+    fn metrics(&self) -> Vec<String> {
+        self.operands.iter().skip(1).map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
     fn check(&self, program: &Program) -> Result<(), ExitCode> {
         let all = self.pmids || self.indoms;
         let mut wrong = false;
@@ -44,13 +50,10 @@ impl Args {
                 wrong = true;
             }
         };
-        complain(self.helpfile.is_none(), "missing helpfile argument");
-        complain(all && !self.metrics.is_empty(), "metricname arguments cannot be used with -i or -p");
+        complain(self.operands.is_empty(), "missing helpfile argument");
+        complain(all && self.operands.len() > 1, "metricname arguments cannot be used with -i or -p");
         let shows = self.text || self.oneline;
-        complain(
-            !all && self.helpfile.is_some() && self.metrics.is_empty() && shows,
-            "-O or -H require metricname arguments or -i or -p",
-        );
+        complain(!all && self.operands.len() == 1 && shows, "-O or -H require metricname arguments or -i or -p");
         complain(self.exists && all, "-e cannot be used with -i or -p");
         if wrong { Err(program.usage()) } else { Ok(()) }
     }
@@ -61,12 +64,9 @@ fn main() -> ExitCode {
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
-    let args: Args = program.args()?;
-    if let Some(format) = &args.format {
-        program.check_version(format)?;
-    }
+    let args: Args = program.args(Operands::Anywhere)?;
     args.check(program)?;
-    let help = open(args.helpfile.as_deref().unwrap_or(Path::new("")), program)?;
+    let help = open(args.operands.first().map_or(Path::new(""), Path::new), program)?;
     let names = program.load(args.namespace.as_deref(), PmIds::Shared)?;
     let mut out = BufWriter::new(Output::to(io::stdout().lock()));
     let shown =
@@ -91,7 +91,8 @@ fn open(base: &Path, program: &Program) -> Result<Compiled, ExitCode> {
 /// Prints the names of the metrics without help text that are at or below the requested names.
 fn show_missing(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io::Result<()> {
     let everything = [String::new()];
-    let tops = if args.metrics.is_empty() { everything.as_slice() } else { &args.metrics };
+    let metrics = args.metrics();
+    let tops = if metrics.is_empty() { everything.as_slice() } else { &metrics };
     for top in tops {
         let Some(node) = names.node(top) else {
             escape::eprint(format_args!("Error: pmTraversePMNS(\"{top}\", ...): {}\n", pmapi::Error::NAME));
@@ -107,7 +108,8 @@ fn show_missing(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree
 }
 
 fn show(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io::Result<()> {
-    for name in &args.metrics {
+    let metrics = args.metrics();
+    for name in &metrics {
         match names.lookup(name) {
             Err(e) => writeln!(out, "\n{name}: {e}")?,
             Ok(pmid) => {
@@ -116,10 +118,10 @@ fn show(out: &mut impl Write, args: &Args, help: &Compiled, names: &Tree) -> io:
             }
         }
     }
-    if !args.metrics.is_empty() {
+    if !metrics.is_empty() {
         return Ok(());
     }
-    let traces = !args.pmids && !args.indoms && args.debug.is_some_and(|debug| debug.has("appl0"));
+    let traces = !args.pmids && !args.indoms && args.debug.iter().any(|debug| debug.has("appl0"));
     for target in help.targets() {
         match target {
             _ if traces => trace(target),

@@ -3,7 +3,7 @@
 use clap::{ArgAction, Parser};
 use pcp_help::source::{self, Raw, Resolver};
 use pcp_help::{Entry, Target};
-use pcp_tools::{Debug, PmIds, Program, usage};
+use pcp_tools::{Debug, Operands, PmIds, Program, usage};
 use pmapi::{Domain, PmId, escape};
 use pmns::Tree;
 use std::collections::HashSet;
@@ -17,16 +17,17 @@ use std::process::ExitCode;
 struct Args {
     #[arg(short = 'D', long, value_parser = pcp_tools::debug)]
     debug: Option<Debug>,
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = pcp_tools::path())]
     namespace: Option<PathBuf>,
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = pcp_tools::path())]
     output: Option<PathBuf>,
     #[arg(short = 'V', long, action = ArgAction::SetTrue)]
     verbose: bool,
-    #[arg(short = 'v', long = "version", value_name = "N")]
-    format: Option<String>,
+    #[arg(short = 'v', long = "version", value_name = "N", value_parser = pcp_tools::version)]
+    format: Option<()>,
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
+    #[arg(value_parser = pcp_tools::path())]
     files: Vec<PathBuf>,
 }
 
@@ -62,10 +63,7 @@ fn main() -> ExitCode {
 }
 
 fn run(program: &Program) -> Result<ExitCode, ExitCode> {
-    let args: Args = program.args()?;
-    if let Some(format) = &args.format {
-        program.check_version(format)?;
-    }
+    let args: Args = program.args(Operands::Anywhere)?;
     let names = Names(program.load(args.namespace.as_deref(), PmIds::Shared)?);
     let Some(base) = args.output.as_ref().or(args.files.first()) else {
         let message = "need either a -o option or a filename argument to name the output file";

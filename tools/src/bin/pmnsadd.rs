@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use nix::unistd::{AccessFlags, access};
-use pcp_tools::{Order, PmIds, Program, Update, usage};
+use pcp_tools::{Operands, Order, PmIds, Program, Update, usage};
 use pmapi::escape::{self, Escaped};
 use pmns::Tree;
 use std::fmt::Display;
@@ -15,10 +15,11 @@ use std::process::ExitCode;
 struct Args {
     #[arg(short)]
     dupok: bool,
-    #[arg(short)]
+    #[arg(short, value_parser = pcp_tools::path())]
     namespace: Option<PathBuf>,
     #[arg(short = '?', action = clap::ArgAction::Help)]
     help: Option<bool>,
+    #[arg(value_parser = pcp_tools::path())]
     files: Vec<PathBuf>,
 }
 
@@ -37,7 +38,7 @@ fn print_usage() {
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
-    let args: Args = program.args().map_err(|_| {
+    let args: Args = program.args(Operands::Last).map_err(|_| {
         // PCP's pmnsadd exits with 0 after an invalid option.
         print_usage();
         ExitCode::SUCCESS

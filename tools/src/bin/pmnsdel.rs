@@ -1,7 +1,7 @@
 //! pmnsdel(1): removes subtrees from a name space.
 
 use clap::Parser;
-use pcp_tools::{Debug, PmIds, Program, Update, usage};
+use pcp_tools::{Debug, Operands, PmIds, Program, Update, usage};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,10 +12,11 @@ struct Args {
     dupok: bool,
     #[arg(short = 'D', long, value_parser = pcp_tools::debug)]
     debug: Option<Debug>,
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = pcp_tools::path())]
     namespace: Option<PathBuf>,
     #[arg(short = '?', long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+    #[arg(value_parser = pcp_tools::text())]
     paths: Vec<String>,
 }
 
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
-    let args: Args = program.args()?;
+    let args: Args = program.args(Operands::Anywhere)?;
     if args.dupok {
         program.say(pcp_tools::DUPOK_WARNING);
     }

@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Parser};
 use nix::sys::stat::{Mode, umask};
-use pcp_tools::{Debug, Order, PmIds, Program, usage};
+use pcp_tools::{Debug, Operands, Order, PmIds, Program, usage};
 use pmapi::escape;
 use pmapi::file::{Dir, NewFile};
 use pmns::Tree;
@@ -15,11 +15,11 @@ use std::process::ExitCode;
 struct Args {
     #[arg(short)]
     as_given: bool,
+    #[arg(short = 'D', long, value_parser = pcp_tools::debug)]
+    debug: Option<Debug>,
     /// Has no effect except a warning; it does not cancel an earlier `-x` either.
     #[arg(short, long)]
     dupok: bool,
-    #[arg(short = 'D', long, value_parser = pcp_tools::debug)]
-    debug: Option<Debug>,
     #[arg(short, long)]
     force: bool,
     #[arg(short = 'x', long)]
@@ -28,6 +28,7 @@ struct Args {
     verbose: u8,
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
+    #[arg(value_parser = pcp_tools::path())]
     files: Vec<PathBuf>,
 }
 
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
-    let mut args: Args = program.args()?;
+    let mut args: Args = program.args(Operands::Anywhere)?;
     if args.dupok {
         program.say(pcp_tools::DUPOK_WARNING);
     }

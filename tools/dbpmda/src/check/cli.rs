@@ -58,7 +58,8 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Start an agent that talks over its standard input and output, with its arguments.
-    #[arg(trailing_var_arg = true, required_unless_present_any = ["unix", "inet", "dso"])]
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["unix", "inet", "dso"],
+        conflicts_with_all = ["unix", "inet", "dso"])]
     agent: Vec<OsString>,
 }
 

@@ -85,6 +85,21 @@ fn help_names_the_check() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
+/// Neither an agent beside the address of another, nor a misspelt command, is ignored.
+#[test]
+fn no_word_is_ignored() {
+    for (options, code, reason) in [
+        (&["check", "--unix", "/nosuch", "/bin/true"][..], 2, "cannot be used with"),
+        (&["check", "--inet", "4321", "/bin/true", "-d", "1"], 2, "cannot be used with"),
+        (&["check", "--dso", "a.so", "a_init", "/bin/true"], 2, "cannot be used with"),
+        (&["chek", "/bin/true"], 1, "dbpmda: \"chek\" is not an option, and not the command \"check\"\nUsage: "),
+    ] {
+        let output = Command::new(OURS).args(options).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(reason), "{options:?}: {output:?}");
+    }
+}
+
 /// The C agent accepts a value for any instance. For a string, it stores the address of the text, unless that is
 /// negative.
 #[test]
