@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "-t" => show.line = true,
             "-T" => show.help = true,
             "-l" => show.labels = true,
+            option if option.starts_with('-') => return Err(format!("unknown option {option}").into()),
             name => names.push(name.to_owned()),
         }
     }

@@ -27,6 +27,8 @@ fn main() {
     }
     // The measurements named on the command line, or all.
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let unknown = named.iter().find(|name| !["fetch", "start", "change"].contains(&name.as_str()));
+    assert!(unknown.is_none(), "no measurement {unknown:?}");
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     if wanted("fetch") {
         for (files, metrics, instances) in [(10, 1000, 0), (1, 10, 1000), (100, 100, 0), (1000, 10, 0), (1000, 10, 10)]

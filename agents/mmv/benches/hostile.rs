@@ -47,10 +47,12 @@ fn main() -> ExitCode {
     }
     let rounds = std::env::var("ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
     let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let is_named = |kind: &dyn Debug| {
-        let kind = format!("{kind:?}").to_lowercase();
-        named.is_empty() || named.iter().any(|name| kind.starts_with(&name.to_lowercase()))
-    };
+    let is = |kind: &dyn Debug, name: &str| format!("{kind:?}").to_lowercase().starts_with(&name.to_lowercase());
+    if let Some(name) = named.iter().find(|name| !KINDS.iter().any(|kind| is(kind, name))) {
+        eprintln!("no kind {name:?}");
+        return ExitCode::FAILURE;
+    }
+    let is_named = |kind: &dyn Debug| named.is_empty() || named.iter().any(|name| is(kind, name));
     let scene = Scene::new();
     let mut agent = scene.start();
     let (memory, honest) = (agent.memory(), agent.measure(rounds, || {}));

@@ -385,8 +385,12 @@ fn bad(kind: &str) {
     figures.show(&format!("{kind}: one source is bad"));
 }
 
+const SCENES: [&str; 7] = ["fetch", "meta", "start", "thousand", "hang", "trickle", "script"];
+
 fn main() {
     let scenes: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let unknown = scenes.iter().find(|scene| !SCENES.contains(&scene.as_str()));
+    assert!(unknown.is_none(), "no scene {unknown:?}");
     let pcp = Pcp::locate();
     let imports = "import requests, pcp.pmda";
     let python = Command::new("/usr/bin/python3").args(["-c", imports]).status();
@@ -394,7 +398,7 @@ fn main() {
         println!("agent openmetrics: not run, because it needs root, PCP, python3-pcp and python3-requests");
         return;
     }
-    for scene in ["fetch", "meta", "start", "thousand", "hang", "trickle", "script"] {
+    for scene in SCENES {
         if !scenes.is_empty() && !scenes.iter().any(|wanted| wanted == scene) {
             continue;
         }

@@ -233,6 +233,9 @@ pub(crate) struct Endurance {
 
 /// Runs the endurance of agents.
 pub(crate) fn endurance(options: &Endurance) -> Outcome<ExitCode> {
+    if let Some(name) = options.agents.iter().find(|name| Spec::enduring().all(|spec| spec.name != **name)) {
+        return Err(format!("no agent {name:?}").into());
+    }
     let jobs: Vec<Planned> = Spec::enduring()
         .filter(|spec| options.agents.is_empty() || options.agents.iter().any(|agent| agent == spec.name))
         .map(|spec| Planned { name: format!("endurance:{}", spec.name), kind: Kinds::Fetches, share: 1.0 })
