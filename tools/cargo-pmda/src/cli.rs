@@ -77,6 +77,11 @@ pub(crate) struct New {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
 
+    /// Let the agent have the name and the domain of an agent of PCP, or of this host, that it is to replace. Its
+    /// domain is the default then
+    #[arg(long)]
+    pub(crate) replace: bool,
+
     /// Use the crates of this clone of the repository [default: the clone that this command was built from]
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,

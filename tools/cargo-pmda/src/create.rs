@@ -9,9 +9,22 @@ use pmapi::file::check_place;
 use pmapi::{Config, escape};
 
 use crate::cli::New;
-use crate::names::{self, Taken};
+use crate::manifest::{self, Workspace};
+use crate::names::{self, Kind, Taken};
 use crate::neighbours;
 use crate::template::{Crates, Identity};
+
+/// Comment above a path in Cargo.toml.
+const NOTE: &str = "# Of a clone of pcp-rs on this machine: on another one, change this path and the one below.\n";
+
+/// Profile of what `cargo pmda install` installs.
+const PROFILE: &str = "
+# A third smaller than by default; the build takes longer.
+[profile.release]
+lto = true
+codegen-units = 1
+strip = true
+";
 
 /// Creates the package of a new agent in a folder of the agent's name. After an error there is no such folder.
 pub(crate) fn create(new: &New) -> Result<(), Failure> {
@@ -19,12 +32,13 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
     let folder = std::env::current_dir()?;
     let mut taken = Taken::load(&Config::load());
     // Their names need no check: the folder of an agent has its name, and an existing folder is refused.
-    for agent in neighbours::find(&folder) {
+    let workspace = Workspace::around(&folder);
+    for agent in neighbours::find(&folder, workspace.as_ref()) {
         taken.add_domain(agent.domain, agent.to_string());
     }
     let clone = new.path.as_ref().map_or_else(own_clone, |path| Ok(Some(path.clone())));
     let crates = clone.as_ref().map_err(|e| e.as_str().into()).and_then(|clone| crates(clone.as_deref()));
-    let (domain, crates) = match (valid_name(name, &taken), domain(new, &taken), crates) {
+    let (domain, crates) = match (valid_name(new, &taken), domain(new, &taken), crates) {
         (Ok(()), Ok(domain), Ok(crates)) => (domain, crates),
         (name, domain, crates) => {
             let crates = crates.map_err(|e| e.to_string());
@@ -33,8 +47,14 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
         }
     };
     let mut files = new.template.files(&Identity { name, domain }, &crates);
-    if neighbours::workspace(&folder).is_some() {
-        files[0].1 += "\n# A workspace of its own, apart from that of the folder above.\n[workspace]\n";
+    match workspace {
+        // Cargo ignores the profiles of a member.
+        Some(workspace) if workspace.would_have(&folder.join(name)) => {}
+        Some(_) => {
+            files[0].1 += PROFILE;
+            files[0].1 += "\n# A workspace of its own, apart from that of the folder above.\n[workspace]\n";
+        }
+        None => files[0].1 += PROFILE,
     }
     write(Path::new(name), &files)?;
     escape::print(format_args!(
@@ -42,6 +62,12 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
          To change the domain, change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N selects another one \
          on one host.\n"
     ));
+    let owners = [taken.owner_of_name(name), taken.owner_of_domain(domain)];
+    if let Some((_, owner)) = owners.into_iter().flatten().next() {
+        escape::print(format_args!(
+            "cargo pmda install --replace installs it in place of {owner}, and cargo pmda remove restores that.\n"
+        ));
+    }
     if let (None, Ok(Some(clone))) = (&new.path, &clone) {
         let clone = clone.display();
         escape::print(format_args!("Its crates are those of the clone {clone}; --path selects another one.\n"));
@@ -73,39 +99,52 @@ fn clone_of(package: &Path) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// Checks that an agent may have a name.
-fn valid_name(name: &str, taken: &Taken) -> Result<(), String> {
+/// Checks that the agent may have its name.
+fn valid_name(new: &New, taken: &Taken) -> Result<(), String> {
+    let name = &new.name;
     names::check(name).map_err(|e| format!("{name:?}: {e}"))?;
-    taken.owner_of_name(name).map_or(Ok(()), |owner| Err(format!("the name {name} belongs to {owner}")))
+    may_have(taken.owner_of_name(name), new, &format!("the name {name}"))
 }
 
-/// Returns the domain of the agent: the requested domain, or a free one.
+/// Checks that the agent may have a name or a domain of this owner.
+fn may_have(owner: Option<(Kind, &str)>, new: &New, what: &str) -> Result<(), String> {
+    match owner {
+        None => Ok(()),
+        Some((Kind::Agent, _)) if new.replace => Ok(()),
+        Some((Kind::Agent, owner)) => {
+            Err(format!("{what} belongs to {owner}, which --replace lets the new agent replace"))
+        }
+        Some((_, owner)) => Err(format!("{what} belongs to {owner}")),
+    }
+}
+
+/// Returns the domain of the agent: the requested domain, that of the agent that it replaces, or a free one.
 fn domain(new: &New, taken: &Taken) -> Result<u16, String> {
-    let Some(domain) = new.domain else {
+    let replaced = || taken.domain_of(&new.name).filter(|_| new.replace);
+    let Some(domain) = new.domain.or_else(replaced) else {
         let none = "no domain from 385 to 510 is free; --domain chooses another one";
         return taken.free_domain(&new.name).ok_or_else(|| none.to_owned());
     };
-    taken.owner_of_domain(domain).map_or(Ok(domain), |owner| Err(format!("domain {domain} belongs to {owner}")))
+    may_have(taken.owner_of_domain(domain), new, &format!("domain {domain}")).map(|()| domain)
 }
 
 /// Returns the crates that the agent depends on: of a clone, or of crates.io.
 fn crates(clone: Option<&Path>) -> Result<Crates, Failure> {
     let Some(dir) = clone else {
         let version = format!("{:?}", env!("CARGO_PKG_VERSION"));
-        return Ok(Crates { pmda: version.clone(), collector: version });
+        return Ok(Crates { note: "", pmda: version.clone(), collector: version });
     };
     let top = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
     let of = |folder: &str, package: &str| -> Result<String, Failure> {
-        let manifest = fs::read_to_string(top.join(folder).join("Cargo.toml")).unwrap_or_default();
-        if !manifest.lines().any(|line| line == format!("name = \"{package}\"")) {
+        let manifest = manifest::read(&top.join(folder).join("Cargo.toml")).unwrap_or_default();
+        if manifest::package(&manifest) != Some(package) {
             return Err(format!("{}: not a clone of pcp-rs: it has no crate {package}", dir.display()).into());
         }
         let path = top.join(folder).into_os_string().into_string();
         let path = path.map_err(|_| format!("{}: a path in Cargo.toml must be UTF-8", dir.display()))?;
-        // A JSON string is a TOML string.
-        Ok(format!("{{ path = {} }}", serde_json::to_string(&path)?))
+        Ok(format!("{{ path = {} }}", toml::Value::from(path)))
     };
-    Ok(Crates { pmda: of("pmda", "pcp-pmda")?, collector: of("collector", "pcp-collector")? })
+    Ok(Crates { note: NOTE, pmda: of("pmda", "pcp-pmda")?, collector: of("collector", "pcp-collector")? })
 }
 
 /// The new folder, which is removed again unless it becomes complete.

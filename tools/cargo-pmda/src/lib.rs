@@ -7,6 +7,7 @@ mod cli;
 mod create;
 mod deb;
 mod install;
+mod manifest;
 mod names;
 mod neighbours;
 mod package;

@@ -33,9 +33,21 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// What has a name or a domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// An agent of PCP or of this host, which another may replace.
+    Agent,
+    /// Metrics of an agent of another name.
+    Metrics,
+    /// An agent in development, beside the new one.
+    Neighbour,
+}
+
 /// A name or a domain that is taken.
 #[derive(Debug)]
 struct Entry {
+    kind: Kind,
     name: String,
     domain: Option<u16>,
     /// Owner, which completes the sentence "the name x belongs to …".
@@ -66,13 +78,13 @@ impl Taken {
         taken
     }
 
-    /// Adds a domain of an owner, which completes the sentence "domain 444 belongs to …".
+    /// Adds the domain of a neighbour, which completes the sentence "domain 444 belongs to …".
     pub(crate) fn add_domain(&mut self, domain: u16, owner: String) {
-        self.0.push(Entry { name: String::new(), domain: Some(domain), owner });
+        self.0.push(Entry { kind: Kind::Neighbour, name: String::new(), domain: Some(domain), owner });
     }
 
     fn add(&mut self, name: &str, domain: Option<u16>, owner: String) {
-        self.0.push(Entry { name: name.to_lowercase(), domain, owner });
+        self.0.push(Entry { kind: Kind::Agent, name: name.to_lowercase(), domain, owner });
     }
 
     fn add_pcp(&mut self) {
@@ -80,11 +92,12 @@ impl Taken {
             let mut words = line.split(' ');
             let kind = words.next().unwrap_or_default();
             for name in words {
-                let owner = match kind {
-                    "metrics" => format!("metrics of PCP, {name}.*"),
-                    _ => format!("PCP's agent {name}"),
+                let domain = kind.parse().ok();
+                let (kind, owner) = match kind {
+                    "metrics" => (Kind::Metrics, format!("metrics of PCP, {name}.*")),
+                    _ => (Kind::Agent, format!("PCP's agent {name}")),
                 };
-                self.add(name, kind.parse().ok(), owner);
+                self.0.push(Entry { kind, name: name.to_lowercase(), domain, owner });
             }
         }
     }
@@ -110,14 +123,23 @@ impl Taken {
         }
     }
 
-    /// Returns a description of the agent or file that uses a name.
-    pub(crate) fn owner_of_name(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|entry| entry.name == name).map(|entry| entry.owner.as_str())
+    /// Returns what uses a name, and a description of it. An agent comes before metrics of the same name.
+    pub(crate) fn owner_of_name(&self, name: &str) -> Option<(Kind, &str)> {
+        let owners = || self.0.iter().filter(|entry| entry.name == name);
+        let owner = owners().find(|entry| entry.kind == Kind::Agent).or_else(|| owners().next());
+        owner.map(|entry| (entry.kind, entry.owner.as_str()))
     }
 
-    /// Returns a description of the agent or file that uses a domain.
-    pub(crate) fn owner_of_domain(&self, domain: u16) -> Option<&str> {
-        self.0.iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.owner.as_str())
+    /// Returns what uses a domain, and a description of it. A neighbour comes before an installed agent.
+    pub(crate) fn owner_of_domain(&self, domain: u16) -> Option<(Kind, &str)> {
+        let owners = || self.0.iter().filter(|entry| entry.domain == Some(domain));
+        let owner = owners().find(|entry| entry.kind == Kind::Neighbour).or_else(|| owners().next());
+        owner.map(|entry| (entry.kind, entry.owner.as_str()))
+    }
+
+    /// Returns the domain of the agent of a name.
+    pub(crate) fn domain_of(&self, name: &str) -> Option<u16> {
+        self.0.iter().filter(|entry| entry.name == name).find_map(|entry| entry.domain)
     }
 
     /// Returns a free domain among those that PCP leaves to other agents. It depends on the agent's name, so that agents
@@ -183,10 +205,15 @@ mod tests {
             let domain = taken.free_domain(&format!("agent{n}")).unwrap();
             assert!(FREE.contains(&domain) && !occupied.contains(&domain), "{domain}");
         }
-        assert_eq!(taken.owner_of_domain(60), Some("PCP's agent linux"));
-        assert_eq!(taken.owner_of_name("linux"), Some("PCP's agent linux"));
-        assert_eq!(taken.owner_of_name("kernel"), Some("metrics of PCP, kernel.*"));
-        assert_eq!(taken.owner_of_name("live"), Some(format!("the agent live in {}", conf.display()).as_str()));
+        assert_eq!(taken.owner_of_domain(60), Some((Kind::Agent, "PCP's agent linux")));
+        assert_eq!(taken.owner_of_name("linux"), Some((Kind::Agent, "PCP's agent linux")));
+        assert_eq!(taken.owner_of_name("kernel"), Some((Kind::Metrics, "metrics of PCP, kernel.*")));
+        let live = format!("the agent live in {}", conf.display());
+        assert_eq!(taken.owner_of_name("live"), Some((Kind::Agent, live.as_str())));
+        assert_eq!(
+            (taken.domain_of("linux"), taken.domain_of("live"), taken.domain_of("kernel")),
+            (Some(60), Some(509), None)
+        );
         for name in ["ours", "theirs", "placed", "nvidia", "showcase"] {
             assert!(taken.owner_of_name(name).is_some(), "{name}");
         }

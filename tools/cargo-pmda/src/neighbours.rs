@@ -5,13 +5,11 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::manifest::Workspace;
 use crate::names;
 
 /// Largest number of folders that are searched.
 const MOST_FOLDERS: usize = 2000;
-
-/// Levels of folders below a workspace that are searched, as in `agents/hello`.
-const DEPTH: usize = 2;
 
 /// An agent that was found by its source.
 #[derive(PartialEq, Eq, Debug)]
@@ -27,42 +25,39 @@ impl fmt::Display for Neighbour {
     }
 }
 
-/// Finds the agents of the packages in a folder, and in the folders of the workspace around it.
-pub(crate) fn find(folder: &Path) -> Vec<Neighbour> {
-    let mut packages = Vec::new();
-    let mut left = MOST_FOLDERS;
-    collect(folder, 1, &mut left, &mut packages);
-    if let Some(workspace) = workspace(folder) {
-        collect(workspace, DEPTH, &mut left, &mut packages);
+/// Finds the agents of the packages in a folder, and of the workspace around it.
+pub(crate) fn find(folder: &Path, workspace: Option<&Workspace>) -> Vec<Neighbour> {
+    let mut folders = folders_in(folder);
+    if let Some(workspace) = workspace {
+        folders.extend(workspace.named_members());
+        folders.extend(below(&workspace.folder));
     }
-    packages.sort();
-    packages.dedup();
-    packages.iter().flat_map(|package| agents(package)).collect()
+    folders.retain(|folder| folder.join("Cargo.toml").is_file());
+    folders.sort();
+    folders.dedup();
+    folders.iter().flat_map(|package| agents(package)).collect()
 }
 
-/// Returns the folder of the workspace that a folder belongs to.
-pub(crate) fn workspace(folder: &Path) -> Option<&Path> {
-    folder.ancestors().find(|dir| names::text(&dir.join("Cargo.toml")).lines().any(|line| line == "[workspace]"))
+/// Returns a folder and those below it, the upper levels first.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(folder) = found.get(next).filter(|_| found.len() < MOST_FOLDERS) {
+        found.extend(folders_in(folder));
+        next += 1;
+    }
+    found
 }
 
-/// Adds the folders of packages below a folder. Hidden folders and cargo's `target` have none.
-fn collect(folder: &Path, depth: usize, left: &mut usize, packages: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+/// Returns the folders in a folder that may have packages. Hidden folders and cargo's `target` have none.
+fn folders_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| {
         let name = entry.file_name();
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_folder || name == "target" || name.as_encoded_bytes().starts_with(b".") {
-            continue;
-        }
-        let Some(less) = left.checked_sub(1) else { return };
-        *left = less;
-        let path = entry.path();
-        if depth > 1 {
-            collect(&path, depth - 1, left, packages);
-        }
-        if path.join("Cargo.toml").is_file() {
-            packages.push(path);
-        }
-    }
+        is_folder && name != "target" && !name.as_encoded_bytes().starts_with(b".")
+    });
+    folders.take(MOST_FOLDERS).map(|entry| entry.path()).collect()
 }
 
 /// Returns the agents of a package.
@@ -74,12 +69,18 @@ fn agents(package: &Path) -> Vec<Neighbour> {
 
 /// Returns the domain that a line of an agent's source declares.
 fn domain(line: &str) -> Option<u16> {
-    line.trim().strip_prefix("const DOMAIN: u16 = ")?.strip_suffix(';')?.parse().ok()
+    let line = line.trim();
+    let value = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("const DOMAIN: u16 =")?;
+    value.split_once(';')?.0.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn find_in(folder: &Path) -> Vec<Neighbour> {
+        find(folder, Workspace::around(folder).as_ref())
+    }
 
     fn write(dir: &Path, file: &str, text: &str) {
         let path = dir.join(file);
@@ -105,11 +106,20 @@ mod tests {
         fs::create_dir(dir.path().join("a/trap/src")).unwrap();
         nix::unistd::mkfifo(&dir.path().join("a/trap/src/lib.rs"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let domains =
-            |folder: &str| -> Vec<u16> { find(&dir.path().join(folder)).iter().map(|found| found.domain).collect() };
+            |folder: &str| -> Vec<u16> { find_in(&dir.path().join(folder)).iter().map(|found| found.domain).collect() };
         assert_eq!((domains("a"), domains("b/c"), domains("none")), (vec![501], vec![505], vec![]));
-        assert_eq!(workspace(&dir.path().join("a")), None);
-        write(dir.path(), "Cargo.toml", "[workspace]\nmembers = []\n");
-        assert_eq!((domains("a"), domains("b/c")), (vec![501, 504], vec![501, 505, 504]));
-        assert_eq!(find(&dir.path().join("a"))[0].to_string(), format!("the agent in {}/a/one", dir.path().display()));
+        let outside = tempfile::tempdir().unwrap();
+        write(outside.path(), "Cargo.toml", "[package]\n");
+        write(outside.path(), "src/main.rs", "pub const DOMAIN: u16 =\t507 ; // outside\n");
+        let members = format!("[workspace] # all\nmembers = [{:?}]\n", outside.path());
+        write(dir.path(), "Cargo.toml", &members);
+        let sorted = |folder: &str| {
+            let mut domains = domains(folder);
+            domains.sort_unstable();
+            domains
+        };
+        assert_eq!((sorted("a"), sorted("b/c")), (vec![501, 504, 505, 507], vec![501, 504, 505, 507]));
+        let found = find_in(&dir.path().join("a"));
+        assert!(found.iter().any(|found| found.to_string() == format!("the agent in {}/a/one", dir.path().display())));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Identity<'a> {
 /// The crates that the agent depends on, as values in Cargo.toml.
 #[derive(Clone, Debug)]
 pub(crate) struct Crates {
+    /// Comment above the first one.
+    pub(crate) note: &'static str,
     pub(crate) pmda: String,
     pub(crate) collector: String,
 }
@@ -48,7 +50,7 @@ impl Template {
         let manifest = include_str!("../templates/common/Cargo.toml.in");
         let manifest = of
             .adopt(manifest)
-            .replace("@PMDA@", &format!("pcp-pmda = {}", crates.pmda))
+            .replace("@PMDA@", &format!("{}pcp-pmda = {}", crates.note, crates.pmda))
             .replace("@COLLECTOR@", &format!("pcp-collector = {}", crates.collector));
         [
             ("Cargo.toml", manifest),
@@ -91,7 +93,7 @@ const IN_USE: &str = "Agent ArgumentDef Args Atom Background Box Cache Catalog C
 mod tests {
     use super::*;
 
-    const CRATES: fn() -> Crates = || Crates { pmda: "1".to_owned(), collector: "1".to_owned() };
+    const CRATES: fn() -> Crates = || Crates { note: "", pmda: "1".to_owned(), collector: "1".to_owned() };
 
     #[test]
     fn each_template_has_the_name_and_the_domain_of_the_agent() {

@@ -38,7 +38,9 @@ fn it_creates_a_package() {
         assert!(said.contains(&format!("change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N")), "{said}");
         let read = |file: &str| fs::read_to_string(dir.path().join(name).join(file)).unwrap();
         assert!(said.contains(&format!("Its crates are those of the clone {};", clone.display())), "{said}");
-        assert!(read("Cargo.toml").contains(&format!("pcp-pmda = {{ path = {:?} }}\n", clone.join("pmda"))));
+        let note = "# Of a clone of pcp-rs on this machine: on another one, change this path and the one below.";
+        let path = clone.join("pmda");
+        assert!(read("Cargo.toml").contains(&format!("[dependencies]\n{note}\npcp-pmda = {{ path = {path:?} }}\n")));
         assert!(!read("Cargo.toml").contains("[workspace]"));
         assert!(read("src/lib.rs").contains(&format!("const NAME: &'static str = \"{name}\";")));
         assert_eq!(read(".gitignore"), "/target\n*.log\n*.log.prev\n");
@@ -70,6 +72,73 @@ fn agents_that_are_not_installed_yet_have_domains_of_their_own() {
     assert_eq!((domain(&one, "my_simple"), domain(&other, "till")), ("429;".to_owned(), "428;".to_owned()));
 }
 
+/// One who ports an agent of PCP wants its name and its domain.
+#[test]
+fn a_new_agent_may_replace_one_of_pcp() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, name, domain) in [
+        (&["new", "zswap", "--replace"][..], "zswap", 125),
+        (&["new", "my_linux", "--replace", "--domain", "60"], "my_linux", 60),
+        (&["new", "nvidia", "--replace", "--domain", "400"], "nvidia", 400),
+    ] {
+        let output = run(dir.path(), arguments);
+        assert!(output.status.success(), "{output:?}");
+        let agent = fs::read_to_string(dir.path().join(name).join("src/lib.rs")).unwrap();
+        assert!(agent.contains(&format!("const DOMAIN: u16 = {domain};")), "{name}: {agent}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("cargo pmda install --replace installs it in place of"), "{said}");
+    }
+    // The agent beside it stays.
+    let e = refused(dir.path(), &["new", "other", "--replace", "--domain", "60"]);
+    assert!(e.contains("domain 60 belongs to the agent in /") && e.ends_with("/my_linux\n"), "{e}");
+}
+
+/// A package beside a workspace has one of its own, with a profile. A member has neither: cargo would refuse the one, and
+/// ignore the other.
+#[test]
+fn cargo_accepts_the_package_and_the_workspace_around_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("agents")).unwrap();
+    let manifest = "\u{feff}[workspace] # all\r\nresolver = \"3\"\r\nmembers = ['agents/*']\r\n";
+    fs::write(dir.path().join("Cargo.toml"), manifest).unwrap();
+    for (folder, name, is_member) in [("agents", "one", true), (".", "two", false)] {
+        let output = run(&dir.path().join(folder), &["new", name]);
+        assert!(output.status.success(), "{output:?}");
+        let package = dir.path().join(folder).join(name);
+        let text = fs::read_to_string(package.join("Cargo.toml")).unwrap();
+        assert_eq!(text.contains("[workspace]"), !is_member, "{text}");
+        assert_eq!(
+            text.contains("[profile.release]\nlto = true\ncodegen-units = 1\nstrip = true\n"),
+            !is_member,
+            "{text}"
+        );
+        for folder in [&package, dir.path()] {
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(folder);
+            let output = cargo.output().unwrap();
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        }
+    }
+}
+
+/// `--path` and the folders above are the caller's, but what is in them may be anybody's.
+#[test]
+fn what_is_no_manifest_does_not_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let clone = dir.path().join("clone");
+    fs::create_dir_all(clone.join("pmda")).unwrap();
+    let fifo = |path: &Path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fifo(&clone.join("pmda/Cargo.toml"));
+    fifo(&dir.path().join("Cargo.toml"));
+    let clone = clone.to_str().unwrap();
+    let expected = format!("cargo-pmda: {clone}: not a clone of pcp-rs: it has no crate pcp-pmda\n");
+    assert_eq!(refused(dir.path(), &["new", "x", "--path", clone]), expected);
+    fs::remove_file(Path::new(clone).join("pmda/Cargo.toml")).unwrap();
+    let large = fs::File::create(Path::new(clone).join("pmda/Cargo.toml")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    assert_eq!(refused(dir.path(), &["new", "x", "--path", clone]), expected);
+}
+
 #[test]
 fn it_refuses_with_one_sentence_and_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,21 +148,24 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         assert_eq!(e.lines().count(), 1, "{e}");
         assert!(e.contains(rule) && !e.contains('\u{1b}'), "{e}");
     }
+    let replaceable = |what: &str| format!("{what}, which --replace lets the new agent replace");
     let long = "x".repeat(41);
     let checkout = dir.path().to_str().unwrap();
     for (arguments, expected) in [
-        (&["linux"][..], "the name linux belongs to PCP's agent linux".to_owned()),
-        (&["simple"], "the name simple belongs to PCP's agent simple".to_owned()),
-        (&["nvidia"], "the name nvidia belongs to PCP's agent nvidia".to_owned()),
+        (&["linux"][..], replaceable("the name linux belongs to PCP's agent linux")),
+        (&["simple"], replaceable("the name simple belongs to PCP's agent simple")),
+        (&["nvidia"], replaceable("the name nvidia belongs to PCP's agent nvidia")),
+        (&["kernel", "--replace"], "the name kernel belongs to metrics of PCP, kernel.*".to_owned()),
         (&["kernel"], "the name kernel belongs to metrics of PCP, kernel.*".to_owned()),
-        (&["x", "--domain", "60"], "domain 60 belongs to PCP's agent linux".to_owned()),
+        (&["x", "--domain", "60"], replaceable("domain 60 belongs to PCP's agent linux")),
         (&[&long], format!("{long:?}: an agent's name has at most 40 characters")),
         (&["x", "--path", "/nonexistent"], "/nonexistent: No such file or directory (os error 2)".to_owned()),
         (
             &["linux", "--domain", "60", "--path", "/nonexistent"],
-            "the name linux belongs to PCP's agent linux; domain 60 belongs to PCP's agent linux; \
-             /nonexistent: No such file or directory (os error 2)"
-                .to_owned(),
+            replaceable("the name linux belongs to PCP's agent linux")
+                + "; "
+                + &replaceable("domain 60 belongs to PCP's agent linux")
+                + "; /nonexistent: No such file or directory (os error 2)",
         ),
         (&["x", "--path", checkout], format!("{checkout}: not a clone of pcp-rs: it has no crate pcp-pmda")),
     ] {
