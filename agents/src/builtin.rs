@@ -9,7 +9,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use pcp_view::Plan;
-use pmapi::Config;
+use pmapi::{Config, file};
 use pmda::{Agent, Engine, Failure, Schema, SetupError, Start};
 
 /// All agents, one line each.
@@ -119,7 +119,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
         ("PCP_TMP_DIR", Config::load().tmp_dir()),
     ];
     let places = places.map(|(name, path)| (OsString::from(name), path.into_os_string()));
-    let text = fs::read(Config::path()).unwrap_or_default();
+    let text = file::read(&Config::path(), file::TEXT_LIMIT).unwrap_or_default();
     let config = Config::new(&text, std::env::vars_os().chain(places.clone()));
 
     let (schema, names) = agent.names(config.clone())?;

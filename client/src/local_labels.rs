@@ -1,8 +1,6 @@
 //! Labels that pmcd adds to the context of a client.
 
-use std::fs;
-
-use pmapi::{Config, LabelError, LabelFlags, LabelLevel, LabelSet};
+use pmapi::{Config, LabelError, LabelFlags, LabelLevel, LabelSet, file};
 use sha2::{Digest, Sha256};
 
 /// Returns the labels that pmcd adds for its host: name, domain and machine. The machine is hashed if
@@ -19,10 +17,10 @@ pub fn host_labels(config: &Config) -> Result<LabelSet, LabelError> {
     #[cfg(not(target_os = "linux"))]
     let domain = None::<String>;
     let domain = domain.filter(|d| !d.is_empty() && d != "(none)").unwrap_or_else(|| "localdomain".into());
-    let machine = fs::read_to_string("/etc/machine-id").ok();
+    let machine = file::read_text("/etc/machine-id").ok();
     let machine = machine.and_then(|m| m.split_whitespace().next().map(str::to_owned));
     let machine = machine.unwrap_or_else(|| "localmachine".into());
-    let conf = fs::read_to_string(config.sysconf_dir().join("labels.conf")).unwrap_or_default();
+    let conf = file::read_text(config.sysconf_dir().join("labels.conf")).unwrap_or_default();
 
     let mut set = LabelSet::new();
     set.insert("hostname", host)?;
@@ -58,6 +56,8 @@ fn hash_machine(conf: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

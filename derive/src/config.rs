@@ -89,7 +89,7 @@ impl Definitions {
 /// Reads configuration files and directories in the order of [`Definitions::load`].
 ///
 /// Calls `found` with the bytes of each file, or with the error of a file or directory that cannot be read. Skips
-/// anything that is neither, such as sockets. Reads a directory once, even if several paths or symbolic links lead to
+/// anything that is neither, such as sockets, in a directory. Reads a directory once, even if several paths or symbolic links lead to
 /// it.
 ///
 /// These are errors too: more than 10,000 files and directories, more than 100 nested directories, and a file of more
@@ -125,7 +125,8 @@ impl Walk<'_> {
         let entries = match fs::metadata(path) {
             Ok(data) if data.is_dir() && !self.read.insert((data.dev(), data.ino())) => return,
             Ok(data) if data.is_dir() => fs::read_dir(path).and_then(|dir| dir.take(MOST).collect()),
-            Ok(data) if data.is_file() => return (self.found)(path, file::read(path, LONGEST)),
+            // In a directory, other files are left out.
+            Ok(data) if data.is_file() || depth == 0 => return (self.found)(path, file::read(path, LONGEST)),
             Ok(_) => return,
             Err(e) => Err(e),
         };

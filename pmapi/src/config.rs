@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{env, fs, io};
+use std::{env, io};
 
+use crate::file;
 use crate::secure::is_secure;
 
 /// Configuration variables of the installed PCP.
@@ -92,7 +93,7 @@ impl Config {
     /// [`ConfigError`] when `pcp.conf` cannot be read.
     pub fn try_load() -> Result<Config, ConfigError> {
         let path = Self::path();
-        let text = fs::read(&path).map_err(|source| ConfigError { path, source })?;
+        let text = file::read(&path, file::TEXT_LIMIT).map_err(|source| ConfigError { path, source })?;
         Ok(Self::of(text, environment()))
     }
 
@@ -188,7 +189,7 @@ impl Config {
     /// container that has no such user. Never blocks, in contrast to getpwnam(3).
     pub fn uid(&self) -> Option<u32> {
         let user = self.user();
-        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let passwd = file::read_text("/etc/passwd").unwrap_or_default();
         passwd
             .lines()
             .find_map(|line| line.strip_prefix(&*user)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok())

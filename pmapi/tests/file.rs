@@ -187,6 +187,56 @@ fn only_regular_files_of_bounded_size_are_read() {
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for other in [&*fifo, dir.path(), "/dev/zero".as_ref()] {
         assert_eq!(file::read(other, 4).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(file::read_text(other).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+    assert_eq!(file::read_text("/dev/null").unwrap(), "");
+    assert_eq!(file::read_text(&path).unwrap(), "1234");
+    fs::write(&path, [b'1', 0xff]).unwrap();
+    assert_eq!(file::read_text(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(file::read_text(&path).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+}
+
+/// `mkfifo`, `<(command)`, `command |`, and their absence.
+#[test]
+fn input_may_be_a_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, fifo] = ["file", "fifo"].map(|name| dir.path().join(name));
+    fs::write(&path, "1234").unwrap();
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let kind = |path: &Path, limit| file::read_input(path, limit).unwrap_err().kind();
+    assert_eq!(kind(&fifo, 4), io::ErrorKind::TimedOut);
+    assert_eq!(
+        (kind(&path, 3), kind("/dev/zero".as_ref(), 9)),
+        (io::ErrorKind::FileTooLarge, io::ErrorKind::FileTooLarge)
+    );
+    assert_eq!(
+        (kind(dir.path(), 9), kind("/nonexistent".as_ref(), 9)),
+        (io::ErrorKind::InvalidInput, io::ErrorKind::NotFound)
+    );
+    assert_eq!(file::read_input(&path, 4).unwrap(), b"1234");
+    assert_eq!(file::read_input("/dev/null".as_ref(), 4).unwrap(), b"");
+    let (read, write) = (fifo.clone(), fifo.clone());
+    let reader = std::thread::spawn(move || file::read_input(&read, 1 << 20));
+    fs::write(write, vec![b'x'; 1 << 20]).unwrap();
+    assert_eq!(reader.join().unwrap().unwrap().len(), 1 << 20);
+    // The writer has ended before, as in `<(true)`, or writes when the reader waits already.
+    for text in ["", "late"] {
+        let (read, mut write) = std::io::pipe().unwrap();
+        let of_shell = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&read));
+        let writer = std::thread::spawn(move || {
+            if !text.is_empty() {
+                std::thread::sleep(std::time::Duration::from_millis(1100));
+            }
+            write.write_all(text.as_bytes()).unwrap();
+        });
+        if text.is_empty() {
+            writer.join().unwrap();
+            assert_eq!(file::read_input(of_shell.as_ref(), 9).unwrap(), b"");
+        } else {
+            assert_eq!(file::read_input(of_shell.as_ref(), 9).unwrap(), b"late");
+            writer.join().unwrap();
+        }
     }
 }
 

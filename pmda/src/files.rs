@@ -1,11 +1,10 @@
 //! Writes the files that PCP needs beside an agent's binary, from the agent's declarations.
 
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use pcp_help::{Compiled, Entry};
-use pmapi::file::{Dir, NewFile};
+use pmapi::file::{self, Dir, NewFile};
 use pmapi::{InDom, PmId};
 
 use crate::error::Failure;
@@ -145,7 +144,7 @@ impl Schema {
         write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
         write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
         let copy = |from: &Path, name: &str| {
-            self::write(&top, name.as_ref(), 0o755, |new| io::copy(&mut File::open(from)?, &mut new.file()).map(drop))
+            self::write(&top, name.as_ref(), 0o755, |new| io::copy(&mut file::open(from)?, &mut new.file()).map(drop))
                 .map_err(at(&dir.join(name)))
         };
         let object = binary.with_file_name(format!("libpmda_{}.so", self.own_name()));

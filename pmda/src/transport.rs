@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::{fchownat, geteuid};
-use pmapi::{Config, file::Dir};
+use pmapi::Config;
+use pmapi::file::{self, Dir};
 use tracing::{debug, warn};
 
 use crate::log_file::as_user;
@@ -257,7 +258,7 @@ pub fn inet_port(name: &str) -> io::Result<u16> {
         return Ok(port);
     }
     // Some hosts do not have the file.
-    let services = fs::read_to_string("/etc/services").unwrap_or_default();
+    let services = file::read_text("/etc/services").unwrap_or_default();
     let found = services.lines().find_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();
         let (official, number) = (words.next()?, words.next()?);

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
+use pmapi::file;
 use thiserror::Error;
 
 /// The reason why the process cannot change to a user.
@@ -44,7 +45,7 @@ pub(crate) fn find(name: &str) -> Option<UserIds> {
 static PASSWD: OnceLock<String> = OnceLock::new();
 
 fn passwd() -> String {
-    std::fs::read_to_string("/etc/passwd").unwrap_or_default()
+    file::read_text("/etc/passwd").unwrap_or_default()
 }
 
 /// Looks up a user in a text of the format of passwd(5).
@@ -75,7 +76,7 @@ pub fn switch(name: &str) -> Result<(), UserError> {
 
 fn set_groups(name: &str, gid: Gid) -> Result<(), Errno> {
     if are_in_file(nsswitch(), "group:") {
-        let file = std::fs::read_to_string("/etc/group").unwrap_or_default();
+        let file = file::read_text("/etc/group").unwrap_or_default();
         return setgroups(&groups(&file, name, gid));
     }
     initgroups(&CString::new(name).map_err(|_| Errno::EINVAL)?, gid)
@@ -89,7 +90,7 @@ pub(crate) fn is_quick() -> bool {
 /// Returns the text of nsswitch.conf(5). Like libc, the process reads it once.
 fn nsswitch() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default())
+    TEXT.get_or_init(|| file::read_text("/etc/nsswitch.conf").unwrap_or_default())
 }
 
 /// Returns whether the host keeps users or groups in their file, according to nsswitch.conf(5). Reading the file is

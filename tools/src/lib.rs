@@ -11,9 +11,10 @@ pub use args::{Debug, Operands, debug, integer, path, text, version};
 pub use merge::{Order, merge};
 pub use update::{Update, ignore_signals};
 
-use pmapi::{Config, escape};
+use pmapi::{Config, escape, file};
 use pmns::{Error, Loader, Tree};
 use std::fmt::Display;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -105,6 +106,23 @@ impl Program {
         escape::eprint(format_args!("{}pmLoadASCIINameSpace({path}, {dupok}): {error}\n", self.load_prefix));
         self.failure()
     }
+}
+
+/// Longest input of a command, in bytes.
+const LONGEST: u64 = 256 << 20;
+
+/// Reads an input file of a command, which may be a pipe, or standard input.
+///
+/// # Errors
+///
+/// Errors of [`file::read_input`]; `FileTooLarge` for more than 256 MiB.
+pub fn input(path: Option<&Path>) -> io::Result<Vec<u8>> {
+    let Some(path) = path else {
+        let mut text = Vec::new();
+        io::stdin().lock().take(LONGEST + 1).read_to_end(&mut text)?;
+        return if text.len() as u64 > LONGEST { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) };
+    };
+    file::read_input(path, LONGEST)
 }
 
 /// Warning of the name space commands about the option `-d`.

@@ -1,9 +1,8 @@
 //! Merging of files, for pmnsmerge and pmnsadd.
 
 use crate::Program;
-use pmapi::escape;
+use pmapi::{escape, file};
 use pmns::{InsertError, Tree};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -30,11 +29,11 @@ impl Order {
             return Ok(());
         }
         let mut stamped = Vec::with_capacity(files.len());
-        for file in files.drain(..) {
-            let Ok(text) = fs::read(&file) else {
-                return Err(program.fail(format_args!("Error: cannot open input PMNS file \"{}\"", file.display())));
+        for path in files.drain(..) {
+            let Ok(text) = file::read(&path, file::TEXT_LIMIT) else {
+                return Err(program.fail(format_args!("Error: cannot open input PMNS file \"{}\"", path.display())));
             };
-            stamped.push((stamp(&text), file));
+            stamped.push((stamp(&text), path));
         }
         // The sort is stable, and `None` sorts before every stamp.
         stamped.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -258,3 +258,48 @@ fn a_file_may_have_the_name_of_an_option() {
         assert!(output.status.success() && !left.contains("1:2:3") && left.contains("1:2:4"), "{line}: {left}");
     }
 }
+
+/// A FIFO without a writer, a device without end and a file of a terabyte are refused, wherever a file is read.
+#[test]
+fn what_is_no_file_is_refused_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let [fifo, huge] = ["fifo", "huge"].map(|name| dir.path().join(name));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::File::create(&huge).unwrap().set_len(1 << 40).unwrap();
+    for suffix in [".dir", ".pag"] {
+        nix::unistd::mkfifo(&dir.path().join(format!("fifo{suffix}")), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+    fs::write(dir.path().join("root"), ROOT).unwrap();
+    fs::write(dir.path().join("h"), HELP).unwrap();
+    let run = |line: &str, variable: &str, value: &str| {
+        let (name, words) = split(line);
+        let mut command = Command::new("timeout");
+        command.arg("30").arg(ours(name)).args(words).current_dir(dir.path()).stdin(Stdio::null());
+        command.env("PMNS_DEFAULT", "root").env(variable, value).output().unwrap()
+    };
+    for file in ["fifo", "/dev/zero", "huge"] {
+        for line in [
+            "newhelp -n root -o out FILE",
+            "newhelp -n FILE -o out h",
+            "chkhelp FILE",
+            "chkhelp -n FILE h",
+            "pmnsmerge -f FILE out",
+            "pmnsmerge -fa root FILE out",
+            "pmnsadd -n root FILE",
+            "pmnsadd -n FILE root",
+            "pmnsdel -n FILE a.b",
+            "pmgenmap FILE",
+        ] {
+            let output = run(&line.replace("FILE", file), "A", "");
+            let code = output.status.code();
+            assert!(code == Some(1) || code == Some(2), "{line} {file}: {output:?}");
+        }
+        let output = run("pmnsdel a.b", "PMNS_DEFAULT", file);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        // It counts as missing.
+        assert!(run("newhelp -n root -o out h", "PCP_CONF", file).status.success(), "{file}");
+    }
+    let line = format!("{} -n root -o piped <(cat h)", ours("newhelp").display());
+    let output = Command::new("bash").arg("-c").arg(line).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success() && dir.path().join("piped.pag").exists(), "{output:?}");
+}

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pmapi::{Config, Domain};
+use pmapi::{Config, Domain, file};
 
 /// Shared object of an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ impl LocalAgents {
     /// # Errors
     /// The error of the system if the file cannot be read.
     pub fn configured(config: &Config) -> std::io::Result<LocalAgents> {
-        let text = std::fs::read(config.pmcdconf_path())?;
+        let text = file::read(&config.pmcdconf_path(), file::TEXT_LIMIT)?;
         let mut agents = LocalAgents::empty(config);
         agents.read(&String::from_utf8_lossy(&text));
         Ok(agents)

@@ -208,6 +208,10 @@ fn links_in_a_circle_and_what_is_no_file() {
     let mut definitions = Definitions::new(Scope::Global);
     let loaded = definitions.load(dir.path().to_str().unwrap(), &mut Controls::default()).unwrap();
     assert_eq!((loaded.count, loaded.messages.len()), (2, 0));
+    // A name that is given is not left out.
+    let mut load = |path: &str| definitions.load(path, &mut Controls::default());
+    assert!(load(dir.path().join("fifo").to_str().unwrap()).unwrap_err().to_string().contains("not a regular file"));
+    assert!(load("/dev/zero").is_err() && load("/dev/null").unwrap().count == 0);
 }
 
 #[test]

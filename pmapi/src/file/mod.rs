@@ -6,8 +6,8 @@
 //!   are set by the file's descriptor.
 //! * New content is written to a temporary file beside the file, synced, and renamed ([`NewFile`], [`replace`]). After
 //!   a crash, a full disk or a loss of power the file has its old content or the new one.
-//! * Only a regular file of bounded size is read ([`read`]), so that a FIFO, a device or a sparse file in its place
-//!   does not block the reader.
+//! * Only a regular file of bounded size is read ([`read`], [`read_text`]), so that a FIFO, a device or a sparse file in
+//!   its place does not block the reader. [`read_input`] is for files that may be pipes.
 
 #[cfg(feature = "acl")]
 mod acl;
@@ -31,10 +31,14 @@ pub use writers::{check_place, check_writers, check_writers_of};
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::stat::makedev;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 /// Replaces the content of a file, or creates it.
@@ -102,18 +106,29 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a regular file for reading.
+/// Largest text of a configuration or of the system that is read, in bytes.
+pub const TEXT_LIMIT: u64 = 64 << 20;
+
+/// Time within which another program must open a FIFO for writing, in milliseconds.
+const WRITER: u16 = 1000;
+
+/// Opens a regular file for reading, or the null device, which is an empty file.
 ///
 /// # Errors
-/// Errors of open(2); `InvalidInput` for anything but a regular file. Opening a FIFO or a device does not block.
+/// Errors of open(2); `InvalidInput` for anything else. Opening a FIFO or a device does not block.
 pub fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
-    if file.metadata()?.is_file() {
+    let file = open_at_once(path)?;
+    let status = file.metadata()?;
+    if status.is_file() || status.file_type().is_char_device() && status.rdev() == makedev(1, 3) {
         Ok(file)
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
     }
+}
+
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    File::options().read(true).custom_flags(flags.bits()).open(path)
 }
 
 /// Reads a regular file of at most `limit` bytes.
@@ -124,20 +139,67 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_from(&open(path)?, limit)
 }
 
+/// Reads a text file of a configuration or of the system, of at most [`TEXT_LIMIT`] bytes.
+///
+/// # Errors
+/// Errors of [`read`]; `InvalidData` for bytes that are not UTF-8.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read(path.as_ref(), TEXT_LIMIT)?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+/// Reads a file that a user has named as input of a command, of at most `limit` bytes: a regular file, a device, or a pipe
+/// such as that of `<(command)` in a shell. Waits for what is written to a pipe or typed at a terminal.
+///
+/// # Errors
+/// Errors of open(2) and read(2); `FileTooLarge` for longer input; `TimedOut` for a FIFO that no other program opens for
+/// writing within a second; `InvalidInput` for a directory or a block device.
+pub fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_at_once(path)?;
+    let kind = file.metadata()?.file_type();
+    let mut content = Vec::new();
+    if kind.is_fifo() {
+        let mut pipe = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
+        let ready = loop {
+            match poll(&mut pipe, WRITER) {
+                Err(Errno::EINTR) => {}
+                ready => break ready?,
+            }
+        };
+        let mut first = [0];
+        if ready == 0 {
+            match (&file).read(&mut first) {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no program writes to this FIFO")),
+                Ok(_) => content.extend(first),
+                // A program has opened it, and writes later.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+        }
+    } else if !kind.is_file() && !kind.is_char_device() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a pipe"));
+    }
+    fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    (&file).take(limit.saturating_add(1)).read_to_end(&mut content)?;
+    if content.len() as u64 > limit { Err(too_large(limit)) } else { Ok(content) }
+}
+
+fn too_large(limit: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes"))
+}
+
 /// Reads the rest of an open file of at most `limit` bytes.
 ///
 /// # Errors
 /// Errors of read(2); `FileTooLarge` for a longer file.
 pub fn read_from(file: &File, limit: u64) -> io::Result<Vec<u8>> {
-    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes"));
     let len = file.metadata()?.len();
     if len > limit {
-        return Err(too_large());
+        return Err(too_large(limit));
     }
     let mut content = Vec::with_capacity(usize::try_from(len).unwrap_or_default());
     // The file may grow meanwhile, and files of /proc claim a length of 0.
     file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
-    if content.len() as u64 > limit { Err(too_large()) } else { Ok(content) }
+    if content.len() as u64 > limit { Err(too_large(limit)) } else { Ok(content) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{LabelError, LabelFlags, LabelLevel, LabelSet};
 use crate::config::Config;
+use crate::file;
 
 impl LabelSet {
     /// Creates an agent's default label: its name without "pmda" (`__pmGetDomainLabels`).
@@ -36,7 +37,7 @@ impl LabelSet {
         let mut names: Vec<_> = entries.flatten().map(|e| e.file_name()).collect();
         names.sort();
         for name in names.iter().filter(|n| !n.as_encoded_bytes().starts_with(b".")) {
-            let Ok(text) = fs::read_to_string(dir.join(name)) else { continue };
+            let Ok(text) = file::read_text(dir.join(name)) else { continue };
             if let Ok(labels) = Self::parse_flagged(&text, flags) {
                 // A set that would become too large keeps its labels.
                 let _ = self.merge(&labels);

@@ -1,6 +1,6 @@
 //! Names of numbers: attributes of clients, ports of services.
 
-use std::fs;
+use pmapi::file;
 
 /// Client attributes (`PCP_ATTR_*`): number, name, names accepted as input.
 const ATTRIBUTES: &[(i32, &str, &[&str])] = &[
@@ -35,7 +35,7 @@ pub(crate) fn key(name: &[u8]) -> Option<i32> {
 
 /// Returns the port of a service in `/etc/services` (getservbyname(3)).
 pub(crate) fn service(name: &str) -> Option<i32> {
-    port(&fs::read_to_string("/etc/services").unwrap_or_default(), name)
+    port(&file::read_text("/etc/services").unwrap_or_default(), name)
 }
 
 /// Returns the port of a service in a text like `/etc/services`.

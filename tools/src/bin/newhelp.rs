@@ -7,8 +7,6 @@ use pcp_tools::{Debug, Operands, PmIds, Program, usage};
 use pmapi::{Domain, PmId, escape};
 use pmns::Tree;
 use std::collections::HashSet;
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -72,15 +70,15 @@ fn run(program: &Program) -> Result<ExitCode, ExitCode> {
     let verbose = args.verbose;
     let mut compiler = Compiler { program, names, verbose, entries: Vec::new(), seen: HashSet::new(), status: 0 };
     for file in &args.files {
-        let text = fs::read(file).map_err(|e| {
-            escape::eprint(format_args!("{}: {}\n", file.display(), pmapi::Error::from(e)));
+        let text = pcp_tools::input(Some(file)).map_err(|e| {
+            let reason = e.raw_os_error().map_or_else(|| e.to_string(), |e| pmapi::Error::from_errno(e).to_string());
+            escape::eprint(format_args!("{}: {reason}\n", file.display()));
             program.failure()
         })?;
         compiler.compile(&text, file);
     }
     if args.files.is_empty() {
-        let mut text = Vec::new();
-        io::stdin().read_to_end(&mut text).map_err(|e| program.fail(format_args!("<stdin>: {e}")))?;
+        let text = pcp_tools::input(None).map_err(|e| program.fail(format_args!("<stdin>: {e}")))?;
         compiler.compile(&text, Path::new("<stdin>"));
     }
     let written = pcp_help::compile(&compiler.entries).and_then(|files| files.write(base));

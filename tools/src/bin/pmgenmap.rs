@@ -1,11 +1,12 @@
 //! pmgenmap(1): names of metrics and their indexes as a C source, from a specification.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pcp_tools::{Program, genmap, usage};
 use pmapi::escape::{Escaped, Output};
+use pmapi::file;
 use pmapi::zone::Zone;
 
 fn main() -> ExitCode {
@@ -17,11 +18,10 @@ fn main() -> ExitCode {
             program.print_version();
             return ExitCode::SUCCESS;
         }
-        [] => {
-            let mut text = Vec::new();
-            (None, std::io::stdin().read_to_end(&mut text).map(|_| text))
+        [] => (None, pcp_tools::input(None)),
+        [name] if name != "-?" && name != "--help" => {
+            (Some(name.as_str()), file::read(name.as_ref(), file::TEXT_LIMIT))
         }
-        [name] if name != "-?" && name != "--help" => (Some(name.as_str()), std::fs::read(name)),
         _ => {
             // As by PCP's command, messages are on standard output.
             _ = out.write_all(usage::PMGENMAP.as_bytes());

@@ -4,9 +4,9 @@ use clap::Parser;
 use nix::unistd::{AccessFlags, access};
 use pcp_tools::{Operands, Order, PmIds, Program, Update, usage};
 use pmapi::escape::{self, Escaped};
+use pmapi::file;
 use pmns::Tree;
 use std::fmt::Display;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -83,12 +83,12 @@ fn add(program: &Program, mut update: Update<'_>, name_space: &Path, file: &Path
 /// - a complete name space with a block `root`,
 /// - blocks without `root`, of which this function connects the first one with the root,
 /// - metrics without any block, which belong to the root.
-fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
-    let content = fs::read(file)
-        .map_err(|e| tell(program, format_args!("cannot read input file \"{}\": {e}", file.display())))?;
+fn load_subtree(program: &Program, path: &Path) -> Result<Tree, ExitCode> {
+    let content = file::read(path, file::TEXT_LIMIT)
+        .map_err(|e| tell(program, format_args!("cannot read input file \"{}\": {e}", path.display())))?;
     let mut lines = content.split(|b| *b == b'\n');
     if lines.clone().any(|line| line.starts_with(b"root {")) {
-        return program.parse(content, file);
+        return program.parse(content, path);
     }
     let first_block = lines.find_map(|line| {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -96,13 +96,13 @@ fn load_subtree(program: &Program, file: &Path) -> Result<Tree, ExitCode> {
         (words.next()? == b"{").then_some(path)
     });
     // Messages should have the line numbers of the file. A quote or a line end in its name would begin other text.
-    let name = Escaped(file.display()).to_string().replace('"', "'");
+    let name = Escaped(path.display()).to_string().replace('"', "'");
     let start = format!("# 1 \"{name}\"\n");
     let before = match first_block {
         Some(path) => upper_levels(&String::from_utf8_lossy(path)),
         None => "root {\n".into(),
     };
-    program.parse([before.as_bytes(), start.as_bytes(), &content].concat(), file)
+    program.parse([before.as_bytes(), start.as_bytes(), &content].concat(), path)
 }
 
 /// Returns the blocks that connect the root with `path`.

@@ -1,6 +1,5 @@
 //! Running agents and hosts. Each has a separate thread, so an agent that hangs does not delay the others.
 
-use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -390,7 +389,7 @@ fn last_line(log: &Path) -> Option<String> {
 
 /// Returns the end of a log.
 fn end_of(log: &Path) -> Option<String> {
-    let mut log = fs::File::open(log).ok()?;
+    let mut log = pmapi::file::open(log).ok()?;
     let start = log.metadata().ok()?.len().saturating_sub(LOG_END);
     log.seek(SeekFrom::Start(start)).ok()?;
     let mut text = Vec::new();
@@ -401,6 +400,8 @@ fn end_of(log: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs;
 
     use super::*;
 

@@ -1,7 +1,6 @@
 //! Command `dbpmda check`.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -11,7 +10,7 @@ use clap::{CommandFactory as _, Parser};
 use pcp_collector::{Address, Launch, SharedObject};
 use pcp_tools::{PmIds, Program};
 use pmapi::escape::Escaped;
-use pmapi::{Domain, PmId};
+use pmapi::{Domain, PmId, file};
 
 use super::log::panics;
 use super::{Limits, Report, Rule, check};
@@ -114,7 +113,8 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
 /// Adds the panics in the agent's log to a report, and prints it.
 fn complete(mut report: Report, args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
     if let Some(path) = &args.log {
-        let log = fs::read(path).map_err(|e| program.fail(format_args!("{}: {e}", path.display())))?;
+        let log = file::read_input(path, file::TEXT_LIMIT)
+            .map_err(|e| program.fail(format_args!("{}: {e}", path.display())))?;
         report.findings.extend(panics(&String::from_utf8_lossy(&log)));
     }
     Ok(print(&report))
