@@ -22,7 +22,7 @@ use crate::index::Index;
 use crate::layout::Layout;
 use crate::notice::warn_from_handler;
 use crate::plan::Plan;
-use crate::sys::{KeepThread, Keyed, Pages, Table, Value, check_memory, this_thread};
+use crate::sys::{self, KeepThread, Keyed, Pages, Table, Value, check_memory, this_thread};
 
 /// Offset of the second generation number in the header.
 const G2_AT: u64 = 16;
@@ -125,20 +125,20 @@ impl Handle {
     /// Ends the export through the handle with this address, and removes the file if it depends on this process.
     /// Returns whether there is such a handle. A signal handler may call this.
     pub(crate) fn stop(address: usize) -> bool {
-        HANDLES.remove(address, |handle| {
-            // A file whose writer is a living parent process stays.
-            let ends = handle.writer == process::id() || !process_exists(handle.writer as i32);
-            if handle.own && ends && !handle.ended.load(Acquire) {
-                handle.name.remove();
-            }
-        })
+        HANDLES.remove(address, |_| true, Handle::before_end)
     }
 
     /// Ends an export as [`Handle::stop`] does, unless it was stopped before. The handle of a later start may have its
     /// address.
     pub(crate) fn stop_started(started: Started) {
-        if Handle::find(started.address).is_some_and(|handle| handle.number == started.number) {
-            Handle::stop(started.address);
+        HANDLES.remove(started.address, |handle| handle.number == started.number, Handle::before_end);
+    }
+
+    /// Removes the file if it depends on this process. A file whose writer is a living parent process stays.
+    fn before_end(&self) {
+        let ends = self.writer == process::id() || !process_exists(self.writer as i32);
+        if self.own && ends && !self.ended.load(Acquire) {
+            self.name.remove();
         }
     }
 
@@ -201,7 +201,7 @@ impl Handle {
 
 /// Replaces a page that its file has lost. Returns whether the page belongs to a handle.
 pub(crate) fn replace_page(address: usize) -> bool {
-    let replaced = HANDLES.any(|handle| handle.pages.replace_page(address));
+    let replaced = sys::replace_page(address, &HANDLES);
     if replaced {
         warn_from_handler(TRUNCATED);
     }

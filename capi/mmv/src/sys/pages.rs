@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel};
 
 use mmv::format::VALUE_LEN;
 
-use super::single_threaded;
+use super::{Keyed, Table, single_threaded};
 
 /// A mapped file.
 #[derive(Debug)]
@@ -117,31 +117,25 @@ impl Pages {
     }
 }
 
-impl Pages {
-    /// Replaces the page at an address by memory of this process, if the page is in this range. Returns whether it is.
-    pub(crate) fn replace_page(&self, address: usize) -> bool {
-        // SAFETY: the call is always safe.
-        let Some(size) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok().filter(|size| *size > 0)
-        else {
-            return false;
-        };
-        let within = address.wrapping_sub(self.address());
-        if within >= self.len.next_multiple_of(size) {
-            return false;
-        }
-        // SAFETY: `within - within % size` is the offset of one of the pages.
-        let page = unsafe { self.base.as_ptr().add(within - within % size) };
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: the page belongs to these pages, and stays mapped (invariant 1).
-        unsafe { map(page, size, flags, -1) }.is_ok()
-    }
+/// Replaces the page at an address by memory of this process, if it is a page of an object of the table. Returns whether it
+/// is. A signal handler may call this. Other threads may remove and free objects meanwhile.
+pub(crate) fn replace_page<T: Keyed>(address: usize, table: &Table<T>) -> bool {
+    // SAFETY: the call is always safe.
+    let Some(size) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok().filter(|size| *size > 0) else {
+        return false;
+    };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    let page = ptr::without_provenance_mut(address - address % size);
+    // SAFETY: the page belongs to an object, and stays mapped (invariant 1): the caller accesses the object, so that it
+    // cannot be freed meanwhile (invariant 5).
+    table.covers(address, size) && unsafe { map(page, size, flags, -1) }.is_ok()
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         if *self.owned.get_mut() {
             // SAFETY: the range was mapped by `map` and belongs to these pages; `Table` drops them when no reference to
-            // them is left (invariant 4).
+            // them is left (invariant 5).
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         }
     }
