@@ -158,6 +158,24 @@ where
     }
 }
 
+/// libpcp allows these names of labels since 7.2. Earlier versions pass them on, and their tools show them.
+#[test]
+#[ignore = "needs PCP"]
+fn labels_that_begin_with_an_underscore_or_a_digit() {
+    let scene = Scene::new();
+    let registry = scene.registry("m");
+    let _counter: Counter = registry.counter("x").label("_block_size_resolved", "1").note("9", 2).register().unwrap();
+    registry.label("__name__", "up").unwrap();
+    for agent in [scene.ours(), scene.our_object()] {
+        let pmcd = scene.under(agent);
+        assert!(names_in_time(&pmcd, &["mmv.m.x"]).contains(&"mmv.m.x".to_owned()));
+        let text = pmcd.run("pminfo", ["-l", "mmv.m.x"]).ok();
+        for label in ["\"__name__\":\"up\"", "\"_block_size_resolved\":\"1\"", "\"9\":2"] {
+            assert!(text.contains(label), "{label} is not in {text}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs PCP"]
 fn files_come_and_go() {

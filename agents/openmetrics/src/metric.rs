@@ -184,7 +184,7 @@ pub(crate) fn cut(text: &str, most: usize) -> &str {
 }
 
 /// Creates a label set without the labels that PCP does not allow or that do not fit. With [`Likeness::Exact`], returns
-/// `None` if there is such a label.
+/// `None` if the set has a value that is not valid in JSON, does not fit, or has no label that PCP allows.
 pub(crate) fn label_set<'a>(
     pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     likeness: Likeness,
@@ -285,19 +285,21 @@ mod tests {
 
     #[test]
     fn labels_of_instances() {
-        let pairs = [("a", "x\"y"), ("instname", "i"), ("b-c", "1"), ("d", "é")];
+        let pairs = [("a", "x\"y"), ("instname", "i"), ("b-c", "1"), ("d", "é"), ("_block_size_resolved", "1")];
+        let valid = [("b-c", "1"), ("_block_size_resolved", "1")];
         let named = Named {
-            names: vec!["a:1".into(), "two".into()],
+            names: vec!["a:1".into(), "two".into(), "b".into()],
             prefixed: false,
-            slots: vec![7, NO_SLOT],
-            labels: vec![Some(Labels::new(pairs.into_iter())), None],
+            slots: vec![7, NO_SLOT, NO_SLOT],
+            labels: vec![Some(Labels::new(pairs.into_iter())), None, Some(Labels::new(valid.into_iter()))],
         };
-        let texts = [0, 1, 2].map(|inst| named.labels_of(Inst::new(inst), Likeness::Better).json().to_owned());
-        assert_eq!(texts[0], r#"{"a":"x\"y","d":"é","instname":"0 a:1"}"#);
+        let texts = [0, 1, 2, 3].map(|inst| named.labels_of(Inst::new(inst), Likeness::Better).json().to_owned());
+        assert_eq!(texts[0], r#"{"_block_size_resolved":"1","a":"x\"y","d":"é","instname":"0 a:1"}"#);
         assert_eq!(texts[1], r#"{"instname":"1 two"}"#);
-        assert_eq!(texts[2], "");
-        let exact = [0, 1].map(|inst| named.labels_of(Inst::new(inst), Likeness::Exact).json().to_owned());
-        assert_eq!(exact, ["", texts[1].as_str()]);
+        assert_eq!(texts[2..], [r#"{"_block_size_resolved":"1","instname":"2 b"}"#, ""]);
+        let exact = [0, 1, 2].map(|inst| named.labels_of(Inst::new(inst), Likeness::Exact).json().to_owned());
+        // PCP's agent does not escape the quote.
+        assert_eq!(exact, ["", texts[1].as_str(), texts[2].as_str()]);
         assert_eq!(named.slots().collect::<Vec<_>>(), [(Inst::new(0), 7)]);
     }
 }

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 /// Number of levels of objects and lists down to which names are checked.
 const CHECKED_LEVELS: usize = 64;
 
-/// Returns whether libpcp accepts a text as a set of labels: names consist of letters, digits and underscores, and
-/// occur once in each object.
+/// Returns whether libpcp accepts a text as a set of labels: names of letters, digits and underscores occur once in each
+/// object. Agents leave labels with other names out.
 pub(crate) fn is_label_set(text: &[u8]) -> bool {
     let mut parser = Parser::default();
     let mut rest = text;
@@ -24,9 +24,9 @@ pub(crate) fn is_label_set(text: &[u8]) -> bool {
     true
 }
 
-/// Returns whether a text is the name of a label: a letter, and then letters, digits and underscores.
+/// Returns whether a text is the name of a label: letters, digits and underscores.
 pub(crate) fn is_name(text: &[u8]) -> bool {
-    text.first().is_some_and(u8::is_ascii_alphabetic) && text.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+    !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
 }
 
 enum Step {
@@ -115,7 +115,7 @@ impl Parser {
         let depth = self.open.len();
         let Some(Token::Text { is_name: true, bytes, .. }) = self.token.take() else { return Step::Next };
         let new = self.open.last_mut().is_some_and(|open| open.names.insert(bytes.clone()));
-        next_if(depth >= CHECKED_LEVELS || (new && is_name(&bytes)))
+        next_if(depth >= CHECKED_LEVELS || new || !is_name(&bytes))
     }
 
     fn structure(&mut self, byte: u8) -> Step {
@@ -279,6 +279,7 @@ mod tests {
             r#"{"a":[1,"x",{"b":null}]}"#,
             r#"{"a":[1 "x"]}"#,
             r#"{"a":{"b":true,"c":[]}}"#,
+            r#"{"_a":{"1":true,"b c":1,"b c":2}}"#,
             r#"{"a":{}}"#,
             r#"{"a":"ends early}"#,
             r#"{"a":0}"#,
@@ -297,7 +298,6 @@ mod tests {
             r#"{"a":[1 2]}"#,
             r#"{"a":[1"x"]}"#,
             r#"{"a":"b"c"}"#,
-            r#"{"a":{"b c":1}}"#,
             r#"{"a":{"b":1,"b":2}}"#,
             r#"{"a":{"b"}}"#,
             "{\"a\":\"\t\"}",

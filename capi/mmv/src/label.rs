@@ -86,6 +86,13 @@ mod tests {
         }
         assert_eq!(text(&format!("\"{}\"", "x".repeat(235)), 1).map(|text| text.len()), Ok(243));
         assert_eq!(text(&format!("\"{}\"", "x".repeat(236)), 1), Err(E2BIG));
-        assert_eq!(payload(b"9", b"1", 2), Err(EINVAL));
+        for name in ["_block_size_resolved", "9"] {
+            let json = format!("{{\"{name}\":1}}");
+            assert_eq!(payload(name.as_bytes(), b"1", 2).as_deref(), Ok(json.as_bytes()));
+        }
+        for name in ["a-b", "", "a b", "a.b"] {
+            assert_eq!(payload(name.as_bytes(), b"1", 2), Err(EINVAL));
+        }
+        assert_eq!(text("{\"a-b\":1}", 6).as_deref(), Ok("{\"n\":{\"a-b\":1}}"));
     }
 }

@@ -289,3 +289,25 @@ fn labels_of_a_registry_are_those_of_its_cluster() {
     assert_eq!(json(LabelSubject::Item(Item::new(77, 4))), Some(r#"{"a":1,"b":"two"}"#));
     assert_eq!(json(LabelSubject::Item(Item::new(77, 5))), None);
 }
+
+/// Labels are left out one by one, as with libpcp 7.2, however other libraries write them.
+#[test]
+fn labels_with_invalid_names_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = builder(dir.path(), "a").cluster(77).persistent().build().unwrap();
+    registry.counter("x").item(4).label("_a", 1).note("9", "two").register().unwrap();
+    registry.label("long_enough_to_be_replaced", "web").unwrap();
+    assert!(registry.label("k8s.io/name", "x").is_err());
+    registry.try_start().unwrap();
+    drop(registry);
+    let mut bytes = fs::read(dir.path().join("a")).unwrap();
+    let of_registry = br#"{"long_enough_to_be_replaced":"web"}"#;
+    let at = bytes.windows(of_registry.len()).position(|part| part == of_registry).unwrap();
+    bytes[at..at + of_registry.len()].copy_from_slice(br#"{"a-b":1,"_c":{"d.e":2,"f":3}}      "#);
+    fs::write(dir.path().join("a"), bytes).unwrap();
+    let mut collection = Collection::new("mmv", dir.path());
+    collection.refresh();
+    let json = |of| collection.labels(of).map(|set| set.json());
+    assert_eq!(json(LabelSubject::Cluster(77)), Some(r#"{"_c.f":3}"#));
+    assert_eq!(json(LabelSubject::Item(Item::new(77, 4))), Some(r#"{"9":"two","_a":1}"#));
+}

@@ -22,7 +22,7 @@ impl LabelSet {
     /// Reads the labels that the administrator gave this host (`__pmGetContextLabels`).
     ///
     /// They are in the files of `$PCP_SYSCONF_DIR/labels`. Files of its subdirectory `optional` contain notes. Files
-    /// that cannot be read or parsed are left out.
+    /// that cannot be read or parsed are left out, and so are labels with invalid names.
     pub fn context(config: &Config) -> LabelSet {
         let mut set = LabelSet::new();
         let flags = LabelFlags::from(LabelLevel::Context) | LabelFlags::COMPOUND;
@@ -66,11 +66,12 @@ mod tests {
         write("10-site", r#"{"site":"A","rack.row":1}"#);
         write("20-site", r#"{"site":"B"}"#);
         write("30-broken", r#"{"site":"#);
+        write("40-names", r#"{"_zone":1,"k8s.io/name":"x"}"#);
         write(".hidden", r#"{"hidden":1}"#);
         write("optional/note", r#"{"note":"n"}"#);
         let config = Config::new(b"", [("PCP_SYSCONF_DIR".into(), etc.path().into())]);
         let set = LabelSet::context(&config);
-        assert_eq!(set.json(), r#"{"note":"n","rack.row":1,"site":"B"}"#);
-        assert_eq!(set.index().map(|l| l.flags.bits()).collect::<Vec<_>>(), [193, 65, 65]);
+        assert_eq!(set.json(), r#"{"_zone":1,"note":"n","rack.row":1,"site":"B"}"#);
+        assert_eq!(set.index().map(|l| l.flags.bits()).collect::<Vec<_>>(), [65, 193, 65, 65]);
     }
 }

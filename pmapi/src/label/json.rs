@@ -6,7 +6,16 @@ use crate::escape::escaped_json;
 
 use super::{Entry, LabelError, LabelFlags, LabelSet, MAX_JSON, MAX_LABELS, MAX_NAME, RawLabel};
 
-pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelError> {
+/// What happens to a label with an invalid name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Invalid {
+    /// The label is left out, as libpcp does since 7.2.
+    LeftOut,
+    /// The set is refused.
+    Refused,
+}
+
+pub(super) fn parse(text: &str, flags: LabelFlags, invalid: Invalid) -> Result<LabelSet, LabelError> {
     if text.is_empty() {
         return Ok(LabelSet::new());
     }
@@ -18,11 +27,12 @@ pub(super) fn parse(text: &str, flags: LabelFlags) -> Result<LabelSet, LabelErro
     if !text.trim_start().starts_with('{') {
         return Err(LabelError::NotAnObject);
     }
-    let mut scan = Scan { rest: text, out: String::with_capacity(text.len()), index: Vec::new(), flags };
-    scan.object("")?;
-    let Scan { out, mut index, .. } = scan;
+    let out = String::with_capacity(text.len());
+    let mut scan = Scan { rest: text, out, index: Vec::new(), flags, invalid, left_out: None };
+    scan.object(Some(""))?;
+    let Scan { out, mut index, left_out, .. } = scan;
     if index.is_empty() {
-        return Ok(LabelSet::new());
+        return left_out.map_or(Ok(LabelSet::new()), Err);
     }
     index.sort_by(|a: &Entry, b| a.name(&out).cmp(b.name(&out)));
     if let Some((a, _)) = index.iter().zip(index.iter().skip(1)).find(|(a, b)| a.name(&out) == b.name(&out)) {
@@ -38,18 +48,17 @@ pub(super) fn from(labels: impl serde::Serialize, flags: LabelFlags) -> Result<L
     if text.starts_with('"') {
         text = serde_json::from_str(&text)?;
     }
-    let set = parse(&escaped_json(&text), flags)?;
+    let set = parse(&escaped_json(&text), flags, Invalid::Refused)?;
     if set.index.iter().any(|entry| entry.path.is_some()) { LabelSet::new().merged(&set) } else { Ok(set) }
 }
 
-/// Checks for a letter followed by letters, digits and underscores, and dots in a compound name.
+/// Checks that a name has letters, digits and underscores only, and dots in a compound name.
 pub(super) fn check_name(name: &str, dots: bool) -> Result<(), LabelError> {
     if name.len() > MAX_NAME {
         return Err(LabelError::NameTooLong(name.len()));
     }
-    let valid = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || (dots && b == b'.'));
-    if valid { Ok(()) } else { Err(LabelError::Name(name.to_owned())) }
+    let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || (dots && b == b'.');
+    if !name.is_empty() && name.bytes().all(valid) { Ok(()) } else { Err(LabelError::Name(name.to_owned())) }
 }
 
 struct Scan<'a> {
@@ -57,36 +66,64 @@ struct Scan<'a> {
     out: String,
     index: Vec<Entry>,
     flags: LabelFlags,
+    invalid: Invalid,
+    /// Reason why the first invalid name is left out.
+    left_out: Option<LabelError>,
 }
 
 impl<'a> Scan<'a> {
-    /// Copies an object and records its members as labels. `prefix` is the name of the enclosing object with a dot.
-    fn object(&mut self, prefix: &str) -> Result<(), LabelError> {
+    /// Copies an object and records its members as labels. `prefix` is the name of the enclosing object with a dot;
+    /// `None` in arrays, whose objects are no labels.
+    fn object(&mut self, prefix: Option<&str>) -> Result<(), LabelError> {
         self.token();
-        while self.peek() != b'}' {
-            if self.peek() == b',' {
+        let start = self.out.len();
+        while self.peek().is_some_and(|byte| byte != b'}') {
+            let before = self.out.len();
+            if self.peek() == Some(b',') {
                 self.token();
+                // The members before it may have been left out.
+                self.out.truncate(before);
+            }
+            if before > start {
+                self.out.push(',');
             }
             let name = self.token().trim_matches('"');
-            check_name(name, self.flags.contains(LabelFlags::COMPOUND))?;
-            let name_at = self.out.len() - 1 - name.len();
-            self.token();
-            let value_at = self.out.len();
-            let nested = self.peek() == b'{';
-            if nested {
-                let path = format!("{prefix}{name}.");
-                self.object(&path)?;
-            } else {
-                self.value();
-            }
-            let empty = nested && self.out.len() == value_at + 2;
-            if !nested || empty {
-                let flags = if nested { self.flags | LabelFlags::COMPOUND } else { self.flags };
-                self.record(prefix, name, name_at, value_at, flags)?;
+            match self.check(prefix, name) {
+                Ok(()) => self.member(prefix, name)?,
+                Err(e) if self.invalid == Invalid::Refused => return Err(e),
+                Err(e) => {
+                    self.left_out.get_or_insert(e);
+                    self.token();
+                    self.skip();
+                    self.out.truncate(before);
+                }
             }
         }
         self.token();
         Ok(())
+    }
+
+    fn check(&self, prefix: Option<&str>, name: &str) -> Result<(), LabelError> {
+        check_name(name, self.flags.contains(LabelFlags::COMPOUND))?;
+        match prefix.map_or(0, str::len) + name.len() {
+            0..=MAX_NAME => Ok(()),
+            long => Err(LabelError::NameTooLong(long)),
+        }
+    }
+
+    /// Copies the value of a member, whose name was copied.
+    fn member(&mut self, prefix: Option<&str>, name: &str) -> Result<(), LabelError> {
+        let name_at = self.out.len() - 1 - name.len();
+        self.token();
+        let value_at = self.out.len();
+        let Some(prefix) = prefix else { return self.value() };
+        if self.peek() != Some(b'{') {
+            self.value()?;
+            return self.record(prefix, name, name_at, value_at, self.flags);
+        }
+        self.object(Some(&format!("{prefix}{name}.")))?;
+        let empty = self.out.len() == value_at + 2;
+        if empty { self.record(prefix, name, name_at, value_at, self.flags | LabelFlags::COMPOUND) } else { Ok(()) }
     }
 
     fn record(
@@ -103,9 +140,7 @@ impl<'a> Scan<'a> {
         let (path, flags) = if prefix.is_empty() {
             (None, flags)
         } else {
-            let path = format!("{prefix}{name}");
-            check_name(&path, true)?;
-            (Some(path.into()), flags | LabelFlags::COMPOUND)
+            (Some(format!("{prefix}{name}").into()), flags | LabelFlags::COMPOUND)
         };
         // The compact text is no longer than the original, whose length fits.
         let offset = |n: usize| u16::try_from(n).map_err(|_| LabelError::TooLong);
@@ -120,8 +155,29 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Copies a value without recording labels, because objects inside of arrays are not labels.
-    fn value(&mut self) {
+    /// Copies a value without recording labels.
+    fn value(&mut self) -> Result<(), LabelError> {
+        match self.peek() {
+            Some(b'{') => return self.object(None),
+            Some(b'[') => {}
+            _ => {
+                self.token();
+                return Ok(());
+            }
+        }
+        self.token();
+        while self.peek().is_some_and(|byte| byte != b']') {
+            if self.peek() == Some(b',') {
+                self.token();
+            }
+            self.value()?;
+        }
+        self.token();
+        Ok(())
+    }
+
+    /// Copies a value whatever the names in it are.
+    fn skip(&mut self) {
         let mut depth = 0_usize;
         loop {
             match self.token().as_bytes().first() {
@@ -136,10 +192,10 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the first byte of the next token. At the end it returns `}`, so that every loop terminates.
-    fn peek(&mut self) -> u8 {
+    /// Returns the first byte of the next token, or `None` at the end, so that every loop terminates.
+    fn peek(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_start();
-        self.rest.bytes().next().unwrap_or(b'}')
+        self.rest.bytes().next()
     }
 
     /// Copies the next token: a string with its quotes, a number, a word or a single character.

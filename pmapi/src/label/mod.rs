@@ -19,6 +19,7 @@ use std::fmt;
 use crate::Error;
 use crate::escape::escaped_json;
 pub use flags::{LabelFlags, LabelLevel};
+use json::Invalid;
 
 const MAX_LABELS: usize = LabelSet::MAX_LABELS;
 const MAX_JSON: usize = LabelSet::MAX_JSON;
@@ -80,8 +81,8 @@ pub enum LabelError {
     /// JSON that is not an object.
     #[error("label text is not a JSON object")]
     NotAnObject,
-    /// Name with a character other than letters, digits and underscores, or without a letter at its start.
-    #[error("label name {0:?} is not a letter followed by letters, digits and underscores")]
+    /// Name with a character other than letters, digits and underscores, or without any.
+    #[error("label name {0:?} must consist of letters, digits and underscores")]
     Name(String),
     /// Name longer than 254 bytes.
     #[error("label name of {0} bytes, more than {MAX_NAME}")]
@@ -126,9 +127,13 @@ impl LabelSet {
 
     /// Parses a JSON object; empty text is an empty set.
     ///
+    /// Names consist of letters, digits and underscores. A label with another name is left out with its value, and the
+    /// others stay, as libpcp does since 7.2 (earlier versions refuse the set, and names that do not begin with a
+    /// letter). [`LabelSet::of`] refuses such a set.
+    ///
     /// # Errors
-    /// [`LabelError`] for text that is not a JSON object, for invalid or duplicate names, and for a set over the
-    /// limits.
+    /// [`LabelError`] for text that is not a JSON object, for duplicate names, for invalid names if no label is left, and
+    /// for a set over the limits.
     pub fn parse(json: &str) -> Result<LabelSet, LabelError> {
         Self::parse_flagged(json, LabelFlags::empty())
     }
@@ -138,7 +143,16 @@ impl LabelSet {
     /// # Errors
     /// Errors of [`LabelSet::parse`].
     pub fn parse_flagged(json: &str, flags: LabelFlags) -> Result<LabelSet, LabelError> {
-        json::parse(json, flags)
+        json::parse(json, flags, Invalid::LeftOut)
+    }
+
+    /// Parses a JSON object as [`LabelSet::parse_flagged`] does, but leaves no label out.
+    ///
+    /// # Errors
+    /// [`LabelError::Name`] or [`LabelError::NameTooLong`] for the first invalid name, also within a value; errors of
+    /// [`LabelSet::parse`].
+    pub fn parse_strict(json: &str, flags: LabelFlags) -> Result<LabelSet, LabelError> {
+        json::parse(json, flags, Invalid::Refused)
     }
 
     /// Creates a set from its JSON text and index, which must match. Compound labels keep the name to which the index
@@ -160,7 +174,7 @@ impl LabelSet {
     /// name "b" alone.
     ///
     /// # Errors
-    /// [`LabelError::Json`] for a value that cannot be serialized; errors of [`LabelSet::parse`].
+    /// [`LabelError::Json`] for a value that cannot be serialized; errors of [`LabelSet::parse_strict`].
     pub fn of(labels: impl serde::Serialize) -> Result<LabelSet, LabelError> {
         json::from(labels, LabelFlags::empty())
     }
@@ -169,10 +183,11 @@ impl LabelSet {
     /// that agents accept from files.
     ///
     /// # Errors
-    /// [`LabelError::Name`] or [`LabelError::NameTooLong`] for an invalid name; errors of [`LabelSet::parse`].
+    /// Errors of [`LabelSet::of`].
     pub fn one(name: &str, value: impl serde::Serialize) -> Result<LabelSet, LabelError> {
         json::check_name(name, false)?;
-        Self::parse(&escaped_json(&format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?)))
+        let json = format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?);
+        Self::parse_strict(&escaped_json(&json), LabelFlags::empty())
     }
 
     /// Adds labels, in a form that [`LabelSet::of`] accepts (pmdaAddLabels(3)). They replace labels of the same name.
@@ -196,7 +211,7 @@ impl LabelSet {
     /// for each of its members.
     ///
     /// # Errors
-    /// [`LabelError::Name`] or [`LabelError::NameTooLong`] for an invalid name; errors of [`LabelSet::add`].
+    /// Errors of [`LabelSet::add`].
     pub fn insert(&mut self, name: &str, value: impl serde::Serialize) -> Result<(), LabelError> {
         json::check_name(name, false)?;
         self.add(format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?))

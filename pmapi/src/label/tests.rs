@@ -49,11 +49,10 @@ fn serialized_values() {
 fn what_is_refused() {
     let refused = |json: &str| Error::from(LabelSet::parse(json).unwrap_err());
     for json in [
-        r#"{"_a":1}"#,
-        r#"{"1a":1}"#,
         r#"{"a-b":1}"#,
         r#"{"":1}"#,
         r#"{"a.b":1}"#,
+        r#"{"a b":{"x":1},"k8s.io/name":[1]}"#,
         r#"{"é":1}"#,
         r#"{"a\u0041":1}"#,
         r#"{"a":1,"a":2}"#,
@@ -75,6 +74,59 @@ fn what_is_refused() {
     assert_eq!(refused(&format!("{{\"a\":\"{}\"}}", "x".repeat(65535))), Error::from_errno(7));
     assert!(LabelSet::parse(&"[".repeat(60000)).is_err());
     assert!(LabelSet::parse(&r#"{"a":"#.repeat(10000)).is_err());
+}
+
+/// Texts, and the sets that `__pmParseLabelSet` of libpcp 7.2.1 makes of them.
+#[test]
+fn labels_with_invalid_names_are_left_out() {
+    for (text, count, right) in [
+        (r#"{"_block_size_resolved":"1","model":"m"}"#, 2, r#"{"_block_size_resolved":"1","model":"m"}"#),
+        (r#"{"__name__":"up","job":"x"}"#, 2, r#"{"__name__":"up","job":"x"}"#),
+        (r#"{"_":1,"9":2,"___":3}"#, 3, r#"{"_":1,"9":2,"___":3}"#),
+        (r#"{"a-b":1,"c":2}"#, 1, r#"{"c":2}"#),
+        (r#"{ "c" : 2 , "a-b" : 1 }"#, 1, r#"{"c":2}"#),
+        (r#"{"c":2,"a-b":{"x":1,"y-z":[{"a":"}"}]},"d":3}"#, 2, r#"{"c":2,"d":3}"#),
+        (r#"{"a b":[1,{"x":2},"]"],"k8s.io/name":"x","c":"d","a-b":1,"a-b":2}"#, 1, r#"{"c":"d"}"#),
+        (r#"{"":1,"é":2,"a\u0062":3,"\"":4,"c":5}"#, 1, r#"{"c":5}"#),
+        (r#"{"a":{"b":{"c":1}}}"#, 1, r#"{"a":{"b":{"c":1}}}"#),
+        (r#"{"a":{"b-c":1,"d":2}}"#, 1, r#"{"a":{"d":2}}"#),
+        (r#"{"a":{"d":2,"b-c":1}}"#, 1, r#"{"a":{"d":2}}"#),
+        (r#"{"a":{"b-c":1}}"#, 1, r#"{"a":{}}"#),
+        (r#"{"a":[1,2,{"x":1}]}"#, 1, r#"{"a":[1,2,{"x":1}]}"#),
+        (r#"{"a":[{"x-y":1,"z":[{"":2}]}],"c":2}"#, 2, r#"{"a":[{"z":[{}]}],"c":2}"#),
+        ("{}", 0, ""),
+    ] {
+        let set = parsed(text);
+        assert_eq!((set.len(), set.json()), (count, right), "{text}");
+        // The index points into the text that is left.
+        assert!(
+            set.index()
+                .all(|label| serde_json::from_str::<serde_json::Value>(&set.json()[label.value_range()]).is_ok())
+        );
+        // An author is told.
+        let strict = LabelSet::parse_strict(text, LabelFlags::empty());
+        assert_eq!(strict.is_ok(), right.len() == text.len() || text == "{}", "{text}: {strict:?}");
+        assert_eq!(LabelSet::of(text).is_ok(), strict.is_ok(), "{text}");
+    }
+    let long = format!("{{\"a\":1,\"{}\":1,\"b\":{{\"{}\":2}}}}", "n".repeat(255), "n".repeat(253));
+    assert_eq!(parsed(&long).json(), r#"{"a":1,"b":{}}"#);
+    assert_eq!(parsed(r#"{"a":{"b":1,"c-d":2},"e":3}"#).labels().map(|l| l.name).collect::<Vec<_>>(), ["a.b", "e"]);
+    let dots = LabelSet::parse_flagged(r#"{"a.b":1,"c-d":2}"#, LabelFlags::COMPOUND).unwrap();
+    assert_eq!(dots.json(), r#"{"a.b":1}"#);
+}
+
+#[test]
+fn names_of_authors() {
+    let mut set = LabelSet::one("_a", 1).unwrap();
+    set.insert("1a", 2).unwrap();
+    assert_eq!(set.json(), r#"{"1a":2,"_a":1}"#);
+    for name in ["a-b", "", "a.b", "é", "a b", "a\"b"] {
+        let error = set.insert(name, 1).unwrap_err();
+        assert!(error.to_string().contains("must consist of letters, digits and underscores"), "{error}");
+        assert!(LabelSet::one(name, 1).is_err() && set.add(serde_json::json!({"x": 1, name: 2})).is_err(), "{name}");
+        assert!(LabelSet::one("a", serde_json::json!({name: 1})).is_err());
+    }
+    assert_eq!(set.len(), 2);
 }
 
 #[test]

@@ -110,17 +110,18 @@ fn domain() -> impl Strategy<Value = Domain> {
     })
 }
 
-/// Names of labels.
+/// Names of labels. None begins with a digit or an underscore, which C's functions refuse and libpcp 7.2 allows.
 pub(crate) fn label_name() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => "[a-z][a-zA-Z0-9_]{0,8}".prop_map(String::into_bytes),
         1 => vec(1..=255_u8, 0..4),
         1 => Just(vec![b'n'; 240]),
     ]
+    .prop_filter("accepted", |name| !name.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'_'))
 }
 
 /// Values of labels: valid and nearly valid ones. No object has two members of one name or an object within it, because
-/// libpcp 6.0.3 misreads both.
+/// libpcp 6.0.3 misreads both, or a member with an invalid name, because libpcp refuses it before 7.2.
 pub(crate) fn label_value() -> impl Strategy<Value = Vec<u8>> {
     let texts = prop::sample::select(vec![
         "true",
@@ -160,7 +161,6 @@ pub(crate) fn label_value() -> impl Strategy<Value = Vec<u8>> {
         "{\"a\":1,\"b\":\"x\"}",
         "{\"a\"}",
         "{\"a\":}",
-        "{\"a b\":1}",
         "{a:1}",
         "{\"a\":1,}",
         "{\"a\":[1,2]}",

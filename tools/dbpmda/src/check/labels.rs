@@ -73,7 +73,7 @@ fn mistake(set: &RawLabelSet<'_>) -> Option<String> {
         return None;
     }
     let json = String::from_utf8_lossy(set.json);
-    let labels = match LabelSet::parse_flagged(&json, LabelFlags::COMPOUND) {
+    let labels = match LabelSet::parse_strict(&json, LabelFlags::COMPOUND) {
         Ok(labels) => labels,
         Err(e) => return Some(format!("{json:.60}: {e}")),
     };
