@@ -21,8 +21,12 @@
 //!
 //! Label values often come from requests, and therefore from untrusted clients. A metric has at most 2,000 label sets,
 //! a recorder at most 10,000 metrics and label sets, and a label set at most 4,096 bytes. [`Recorder::limits`] changes
-//! the first two. Counters and histograms count further label sets in the instance `other` of their metric. Gauges
-//! ignore them. This is logged once, and the metric `recorder.left_out` counts lookups of such label sets.
+//! the first two. Metrics without labels, and the first 100 label sets of each metric (a hundredth of the total, at least
+//! one), have a place even when other metrics have used up the total.
+//!
+//! Counters and histograms count further label sets in the instance `other` of their metric. Gauges ignore them. A log
+//! line names each of the first ten metrics with such label sets, and the metric `recorder.left_out` counts look-ups of
+//! them.
 //!
 //! A handle that is created while the process has no memory or descriptors for its values records nothing. The same
 //! applies to a handle of a new label set while the file of metrics has been written for more than a second, for example
@@ -110,7 +114,8 @@ impl Recorder {
     }
 
     /// Sets the largest number of label sets of a metric, and the largest number of metrics and label sets in total.
-    /// The defaults are 2,000 and 10,000. A label set of a histogram takes eight values in the file.
+    /// The defaults are 2,000 and 10,000. Metrics without labels, and the first label sets of each metric (a hundredth of
+    /// the total, at least one), are exported beyond the total. A label set of a histogram takes eight values in the file.
     #[must_use]
     pub fn limits(mut self, of_a_metric: usize, in_all: usize) -> Recorder {
         self.limits = Limits { metric: of_a_metric, all: in_all };
@@ -167,15 +172,16 @@ impl Recorder {
             }
         };
         let Some(mut known) = self.known.lock() else { return kind.nothing };
-        let own = state.admits(&key, known.len(), self.limits);
+        let excess = state.excess(&key, known.len(), self.limits);
+        let own = excess.is_none();
         let others = &(kind.handles)(&mut known).others;
         // A longer name is not kept in memory.
         let is_kept = others.len() < MAX_METRICS && key.name().len() <= MAX_KEY;
         let shared = others.get(key.name()).cloned();
         drop(known);
-        let first = !own && state.leave_out(&self.registry);
-        let shared =
-            shared.or_else(|| (!kind.shared || key.labels().len() == 0 || !is_kept).then(|| kind.nothing.clone()));
+        let left_out = if own { None } else { state.leave_out(&self.registry, &key) };
+        let counts = kind.shared && key.labels().len() > 0 && is_kept;
+        let shared = shared.or_else(|| (!counts).then(|| kind.nothing.clone()));
         let new = match shared.filter(|_| !own) {
             Some(shared) => Ok(shared),
             None => {
@@ -195,13 +201,11 @@ impl Recorder {
         }
         // Nothing is locked while this is logged, because a consumer of the log may use the facade.
         drop((state, disk));
-        if first {
-            let Limits { metric, all } = self.limits;
-            tracing::warn!(
-                target: "mmv",
-                "{}: over {metric} label sets, or {all} in all: more count as `other`, except for gauges",
-                truncated(key.name(), MAX_TEXT)
-            );
+        if let Some((last, excess)) = left_out.zip(excess) {
+            let effect = if counts { "counts in the instance `other`" } else { "is not exported to PCP" };
+            let more = if last { "; further metrics like this are not logged" } else { "" };
+            let name = truncated(key.name(), MAX_TEXT);
+            tracing::warn!(target: "mmv", "{name}: {excess}: what is beyond {effect}{more}");
         }
         warn(&key, new.err(), line);
         handle

@@ -10,6 +10,7 @@ use pmapi::LabelFlags;
 use pmapi::backoff::Backoff;
 
 use super::Limits;
+use crate::format::MAX_METRICS;
 use crate::handle::Output;
 use crate::model::{Label, Subject};
 use crate::names::{MAX_TEXT, sanitize, sanitize_instance, truncated};
@@ -21,9 +22,11 @@ use crate::{Counter, Error, Handle, InstanceDomain, Quantiles, Registry, Units, 
 const OTHER: &str = "other";
 /// Longest name and labels, in bytes, of a key with its own instance. Such keys are kept in memory.
 pub(super) const MAX_KEY: usize = 4096;
+/// Part of the total limit that each metric has for its first label sets, whatever other metrics use.
+const SHARES: usize = 100;
 /// Largest number of metrics that can be described.
 const MAX_DESCRIPTIONS: usize = 4096;
-/// Largest number of log lines about metrics that cannot be exported.
+/// Largest number of log lines about metrics that cannot be exported, and of those about label sets beyond the limits.
 const MAX_LINES: u32 = 10;
 
 #[derive(Debug, Default)]
@@ -37,8 +40,8 @@ pub(super) struct State {
     domains: HashMap<String, Domain>,
     /// Counts uses of label sets beyond the limits. `None` before the first one, and if it cannot be registered.
     left_out: Option<Counter>,
-    /// Whether a label set beyond the limits was used.
-    has_left_out: bool,
+    /// Names of metrics with keys beyond the limits, for which there was a log line.
+    left_out_of: HashSet<String>,
     /// Pauses between attempts to get memory for values, and to wait for the disk.
     room: Backoff,
     /// Number of log lines about metrics that cannot be exported.
@@ -115,19 +118,32 @@ impl State {
         }
     }
 
-    /// Returns whether a new key may have its own metric or instance. `keys` is the number of known keys.
-    pub(super) fn admits(&self, key: &Key, keys: usize, limits: Limits) -> bool {
+    /// Returns the limit that a new key exceeds, or `None` if it gets its own metric or instance. `keys` is the number of
+    /// known keys.
+    ///
+    /// Label sets often come from requests. So they never use up the place of a key without labels, nor that of the first
+    /// label sets of a metric. Names of metrics come from the program: their number is limited by that of a file.
+    pub(super) fn excess(&self, key: &Key, keys: usize, limits: Limits) -> Option<String> {
         // Equals signs and separators count as well, because any number of labels may be empty.
         let len = key.labels().fold(key.name().len(), |len, label| len + label.key().len() + label.value().len() + 2);
-        let instances = self.names.get(&(key.name().to_owned(), true)).and_then(|name| self.domains.get(name));
-        let full = key.labels().len() > 0 && instances.is_some_and(|domain| domain.names.len() >= limits.metric);
-        len <= MAX_KEY && keys < limits.all && !full
+        if len > MAX_KEY {
+            return Some(format!("a name with labels of more than {MAX_KEY} bytes"));
+        }
+        let labelled = key.labels().len() > 0;
+        let name = self.names.get(&(key.name().to_owned(), labelled));
+        let sets = name.filter(|_| labelled).and_then(|name| self.domains.get(name));
+        let sets = sets.map_or(0, |domain| domain.names.len());
+        if labelled && sets >= limits.metric {
+            return Some(format!("more than {} label sets of the metric", limits.metric));
+        }
+        let is_first = sets < (limits.all / SHARES).max(1) && (name.is_some() || self.names.len() < MAX_METRICS);
+        (keys >= limits.all && !is_first).then(|| format!("more than {} metrics and label sets in all", limits.all))
     }
 
-    /// Counts a use of a key beyond the limits, and returns whether it is the first one.
-    pub(super) fn leave_out(&mut self, registry: &Registry) -> bool {
-        let first = !std::mem::replace(&mut self.has_left_out, true);
-        if first {
+    /// Counts a use of a key beyond the limits. Returns whether a line about its metric may be logged (`Some`), and
+    /// whether that is the last one.
+    pub(super) fn leave_out(&mut self, registry: &Registry, key: &Key) -> Option<bool> {
+        if self.left_out_of.is_empty() {
             let counter = registry.counter("recorder.left_out");
             let counter = counter.help("Uses of label sets beyond the limits of the recorder");
             self.left_out = counter.register().ok().or_else(|| registry.find("recorder.left_out"));
@@ -135,7 +151,9 @@ impl State {
         if let Some(counter) = &self.left_out {
             counter.inc();
         }
-        first
+        let more = self.left_out_of.len() < MAX_LINES as usize;
+        let new = more && self.left_out_of.insert(truncated(key.name(), MAX_TEXT).to_owned());
+        new.then_some(self.left_out_of.len() == MAX_LINES as usize)
     }
 
     /// Allocates memory for the values of another key. While the caller keeps the returned guard, no thread writes the

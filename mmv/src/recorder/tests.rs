@@ -207,6 +207,65 @@ fn label_sets_beyond_the_limits_are_counted_together() {
     assert_eq!(value("recorder.left_out"), Some("23"));
 }
 
+/// Requests decide on label sets, but not on what the program counts later.
+#[test]
+fn label_sets_never_use_up_the_place_of_later_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Registry::builder("test").directory(dir.path()).flush_every(Duration::ZERO);
+    let recorder = Recorder::of(builder).unwrap().limits(60, 250);
+    recorder.registry().try_start().unwrap();
+    let log = testkit::logged(tracing::Level::TRACE, || {
+        with_local_recorder(&recorder, || {
+            for path in 0..70u32 {
+                counter!("requests", "path" => path.to_string()).increment(1);
+                gauge!("size", "path" => path.to_string()).set(1.0);
+                histogram!("time", "path" => path.to_string()).record(1.0);
+                counter!("bytes", "path" => path.to_string()).increment(1);
+                counter!("hits", "path" => path.to_string()).increment(1);
+            }
+            counter!("errors").increment(3);
+            gauge!("depth").set(4.0);
+            histogram!("pause").record(5.0);
+            for kind in 0..4u32 {
+                counter!("panics", "kind" => kind.to_string()).increment(1);
+                gauge!("open", "kind" => kind.to_string()).set(2.0);
+            }
+        });
+    });
+    recorder.registry().flush();
+    let (values, _) = seen(dir.path());
+    let value = |name: &str| values.get(name).map(String::as_str);
+    assert_eq!([value("errors"), value("depth"), value("pause.sum")], [Some("3"), Some("4"), Some("5")]);
+    assert_eq!(["panics[kind=0]", "panics[kind=1]", "panics[other]"].map(value), [Some("1"), Some("1"), Some("2")]);
+    assert_eq!(["open[kind=1]", "open[kind=2]"].map(value), [Some("2"), None]);
+    assert_eq!(["requests[path=49]", "requests[path=50]", "requests[other]"].map(value), [Some("1"), None, Some("20")]);
+    for line in [
+        "requests: more than 250 metrics and label sets in all: what is beyond counts in the instance `other`",
+        "size: more than 250 metrics and label sets in all: what is beyond is not exported to PCP",
+        "open: more than 250 metrics and label sets in all: what is beyond is not exported to PCP",
+    ] {
+        assert_eq!(log.iter().filter(|other| other.ends_with(line)).count(), 1, "{line} is not in {log:#?}");
+    }
+    assert_eq!(log.len(), 7, "{log:#?}");
+}
+
+#[test]
+fn each_metric_beyond_a_limit_is_named_up_to_ten() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = recorder(dir.path()).limits(1, 1000);
+    let log = testkit::logged(tracing::Level::TRACE, || {
+        with_local_recorder(&recorder, || {
+            for n in 0..60u32 {
+                counter!(format!("m{}", n / 3), "n" => n.to_string()).increment(1);
+            }
+        });
+    });
+    let told = (0..10).map(|n| format!("WARN: m{n}: more than 1 label sets of the metric"));
+    assert!(log.len() == 10 && log.iter().zip(told).all(|(line, told)| line.starts_with(&told)), "{log:#?}");
+    let last = |line: &String| line.ends_with("; further metrics like this are not logged");
+    assert_eq!(log.iter().position(last), Some(9), "{log:#?}");
+}
+
 #[test]
 fn a_label_set_too_long_to_be_kept_is_one_of_the_others() {
     let dir = tempfile::tempdir().unwrap();
