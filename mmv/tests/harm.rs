@@ -68,6 +68,111 @@ fn a_file_that_cannot_have_its_name_leaves_the_values_where_they_are_seen() {
     assert_eq!((word(&file, "later7"), word(&file, "sharded")), (7, updates));
 }
 
+/// Lets a filter of seccomp(2) refuse system calls of this process with an error code: of mmap(2) only shared mappings of
+/// files.
+fn refuse(calls: &[i64], code: i32) {
+    use nix::libc::{self, sock_filter, sock_fprog};
+    let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let equal = |k, jt, jf| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
+    let end = |k| step(libc::BPF_RET | libc::BPF_K, 0, 0, k);
+    let error = end(libc::SECCOMP_RET_ERRNO | code as u32);
+    // Offsets in `seccomp_data`: of the number of the call, and of its flags and descriptor.
+    let (number, flags, descriptor) = (0, 40, 48);
+    let mut filter = Vec::new();
+    for call in calls {
+        filter.push(load(number));
+        if *call == libc::SYS_mmap {
+            let shared = step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, libc::MAP_SHARED as u32);
+            filter.extend([equal(*call as u32, 0, 5), load(descriptor), equal(u32::MAX, 3, 0), load(flags), shared]);
+        } else {
+            filter.push(equal(*call as u32, 0, 1));
+        }
+        filter.push(error);
+    }
+    filter.push(end(libc::SECCOMP_RET_ALLOW));
+    let program = sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the filter lives as long as the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}
+
+/// A filter of system calls, or a security module, may refuse mappings and files in memory from the beginning or later. Values are
+/// written all the same, and no line is logged.
+#[test]
+fn refused_mappings_do_not_stop_the_export() {
+    use nix::libc::{EACCES, ENODEV, ENOMEM, ENOSYS, EPERM, SYS_memfd_create, SYS_mmap, SYS_mremap};
+    let all = [SYS_mmap, SYS_mremap, SYS_memfd_create];
+    let refused = [EPERM, EACCES, ENODEV, ENOSYS, ENOMEM].map(|code| (&[SYS_mmap][..], code)).into_iter();
+    let others = [&[SYS_memfd_create][..], &[SYS_mremap], &all].into_iter();
+    for (calls, code) in refused.chain(others.flat_map(|calls| [(calls, EPERM), (calls, ENOSYS)])) {
+        for stage in 0..4 {
+            let dir = open_dir();
+            let child = Child::new(|| {
+                let lines = testkit::logged(tracing::Level::TRACE, || {
+                    let refuse_at = |now| {
+                        if now == stage {
+                            refuse(calls, code)
+                        }
+                    };
+                    refuse_at(0);
+                    let registry = registry(dir.path());
+                    let all = All::new(&registry);
+                    (0..10).for_each(|n| all.update(n));
+                    refuse_at(1);
+                    registry.try_start().unwrap();
+                    (0..10).for_each(|n| all.update(n));
+                    refuse_at(2);
+                    // The first ones need no other segment of memory.
+                    let later = [50, 2000].map(|size| {
+                        let (indom, names) = (format!("indom{size}"), 0..size);
+                        let names = names.map(|i| &*String::leak(i.to_string()));
+                        let indom = registry.indom(&indom).instances(names).register().unwrap();
+                        let family: Family<Counter> = registry.metric(&format!("of{size}")).over(&indom).unwrap();
+                        family.get("49").unwrap().add(size);
+                        refuse_at(3);
+                        all.update(size);
+                        family
+                    });
+                    all.update(20);
+                    registry.flush();
+                    let file = read(dir.path());
+                    all.check(&file, 23);
+                    let values = file.metrics().iter().filter(|m| file.name(m).starts_with(b"of"));
+                    let last = values.map(|m| file.value(m.values()[49].index).unwrap().word);
+                    assert_eq!(last.collect::<Vec<_>>(), [50, 2000]);
+                    assert_eq!(later.map(|family| family.get("49").unwrap().get()), [50, 2000]);
+                });
+                assert_eq!(lines, [""; 0], "calls {calls:?} fail with {code} from stage {stage} on");
+            });
+            child.ends();
+        }
+    }
+}
+
+#[test]
+fn the_owner_of_the_directory_is_not_told_that_only_its_owner_may_export() {
+    use nix::libc::{EACCES, EPERM, SYS_linkat, SYS_renameat, SYS_renameat2};
+    let dir = tempfile::tempdir().unwrap();
+    for (code, reason) in [(EPERM, "Operation not permitted (os error 1)"), (EACCES, "Permission denied (os error 13)")]
+    {
+        Child::new(|| {
+            let lines = testkit::logged(tracing::Level::TRACE, || {
+                refuse(&[SYS_renameat, SYS_renameat2, SYS_linkat], code);
+                registry(dir.path()).start();
+            });
+            let [line] = &*lines else { panic!("{lines:?}") };
+            assert!(
+                line.starts_with("WARN: app: metrics are not exported to PCP: ") && line.ends_with(reason),
+                "{line}"
+            );
+        })
+        .ends();
+    }
+}
+
 #[test]
 fn a_start_that_fails_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ fn what_the_agent_would_skip_is_an_error() {
     registry.counter("c").item(7).register().unwrap();
     assert!(matches!(registry.counter("d").item(7).register(), Err(Error::InUse { .. })));
     assert!(matches!(registry.counter("d").help(&"h".repeat(256)).register(), Err(Error::TooLong { .. })));
-    assert!(matches!(registry.counter("d").label("9", 1).register(), Err(Error::Label { .. })));
+    assert!(matches!(registry.counter("d").label("a-b", 1).register(), Err(Error::Label { .. })));
     assert!(matches!(registry.counter("d").label("l", "x".repeat(250)).register(), Err(Error::TooLong { .. })));
     // A failed registration leaves nothing behind.
     registry.counter("d").register().unwrap();

@@ -59,11 +59,11 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    pub(super) fn new(range: Range<u64>, gate: Arc<Gate>) -> io::Result<(Pages, File)> {
+    pub(super) fn new(range: Range<u64>, gate: Arc<Gate>) -> io::Result<(Pages, Option<File>)> {
         let file = nameless(range.end)?;
         let offset = range.start.max(crate::layout::VALUES_AT).next_multiple_of(VALUE_LEN as u64);
         let cells = (0..MOST_VALUES).map(|_| Default::default()).collect();
-        Ok((Pages { cells, offset, file: Mutex::new(file.try_clone()?), gate }, file))
+        Ok((Pages { cells, offset, file: Mutex::new(file.try_clone()?), gate }, Some(file)))
     }
 
     pub(super) fn prepare(&self, file: &Arc<Kept>, _: Moving) -> io::Result<Prepared> {

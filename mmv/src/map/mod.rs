@@ -17,6 +17,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use nix::errno::Errno;
+
 #[cfg(not(mmv_loom))]
 pub(crate) use std::sync::atomic::AtomicU64 as Word;
 
@@ -31,7 +33,7 @@ use crate::format::VALUE_LEN;
 use crate::layout::VALUES_AT;
 #[cfg(not(mmv_loom))]
 use crate::os::pages::Prepared as PreparedPages;
-pub(crate) use crate::os::pages::{Access, Moving, access};
+pub(crate) use crate::os::pages::{Access, Moving, access, forget_access, is_refusal};
 use crate::os::{page_size, pages};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -53,8 +55,9 @@ impl Slot {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pages: Arc<Pages>,
-    /// The mapped file, which has all values up to the capacity.
-    file: Arc<Kept>,
+    /// The mapped file, which has all values up to the capacity. `None` where the system refuses files in memory: then the
+    /// values do not move.
+    file: Option<Arc<Kept>>,
     first: usize,
     capacity: usize,
     /// Number of values from `first` up to the last one that has a slot.
@@ -74,7 +77,8 @@ impl Segment {
         check_size(end)?;
         let (pages, file) = Pages::new(value_at(first) / page * page..end, gate)?;
         let capacity = usize::try_from(end - value_at(first)).map_err(io::Error::other)? / VALUE_LEN;
-        Ok(Segment { pages: Arc::new(pages), file: Arc::new(Kept::new(file)?), first, capacity, slotted: 0 })
+        let file = file.map(|file| Kept::new(file).map(Arc::new)).transpose()?;
+        Ok(Segment { pages: Arc::new(pages), file, first, capacity, slotted: 0 })
     }
 
     /// Returns the values that have addresses.
@@ -94,10 +98,13 @@ impl Segment {
 
     /// Prepares the move to a file of length `len`. The file must contain all values of the segment, and [`access`]
     /// must allow mapping it. If the kernel refuses, it does so here and not later, unless this is the only segment
-    /// that moves.
+    /// that moves. A segment without a file refuses with `ENODEV`.
     pub(crate) fn prepare(&self, file: &Arc<Kept>, len: u64, moving: Moving) -> io::Result<Prepared> {
         if len < value_at(self.range().end) {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if self.file.is_none() {
+            return Err(Errno::ENODEV.into());
         }
         Ok(Prepared { pages: self.pages.prepare(file, moving)?, file: Arc::clone(file) })
     }
@@ -108,9 +115,10 @@ impl Segment {
     pub(crate) fn move_to(&mut self, new: Prepared) -> io::Result<Old> {
         // Without the file, the old memory cannot be read once another file is mapped in its place. Updates between
         // the copy and the new mapping are lost.
-        let copy = self.file.get().is_err().then(|| self.copy());
+        let file = self.file.clone().ok_or(Errno::ENODEV)?;
+        let copy = file.get().is_err().then(|| self.copy());
         self.pages.replace(new.pages)?;
-        let file = std::mem::replace(&mut self.file, new.file);
+        self.file = Some(new.file);
         Ok(Old { copy, ..self.contents(&file) })
     }
 
@@ -126,9 +134,9 @@ impl Segment {
         Old { file: Arc::clone(file), copy: None, touched, slotted, held: 0..0, buffer }
     }
 
-    /// Returns the mapped file.
-    pub(crate) fn file(&self) -> &Arc<Kept> {
-        &self.file
+    /// Returns the mapped file, if there is one.
+    pub(crate) fn file(&self) -> Option<&Arc<Kept>> {
+        self.file.as_ref()
     }
 
     /// Returns the two words of a value that updates change.

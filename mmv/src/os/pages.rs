@@ -6,7 +6,7 @@
 //!    then reaches the old or the new pages. When that call fails, the old pages stay: the kernel refuses before it
 //!    unmaps. Where several `Pages` move, all of them are mapped at other addresses before the first one moves, so the
 //!    kernel has no reason left to refuse.
-//! 2. The mapping is `offset..offset + len` of a file. `Segment` ensures that every file contains the values that have
+//! 2. The mapping is `offset..offset + len` of a file, or memory without a file. `Segment` ensures that every file contains the values that have
 //!    slots; an access beyond the file's end would raise a signal.
 //! 3. The pages are accessed as `AtomicU64` only; no reference to anything else in them exists.
 //! 4. A `Slot` keeps its pages alive.
@@ -64,11 +64,18 @@ unsafe impl<S: Send> Send for Pages<S> {}
 unsafe impl<S: Sync> Sync for Pages<S> {}
 
 impl<S> Pages<S> {
-    /// Maps a range of whole pages of a new, nameless file.
-    pub(crate) fn new(range: Range<u64>, shared: S) -> io::Result<(Pages<S>, File)> {
-        let file = nameless(range.end)?;
+    /// Maps a range of whole pages of a new, nameless file. Where the system refuses that, the pages have no file, and
+    /// cannot be replaced.
+    pub(crate) fn new(range: Range<u64>, shared: S) -> io::Result<(Pages<S>, Option<File>)> {
         let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
-        let base = map(None, len, MapFlags::MAP_SHARED, &file, range.start)?;
+        let mapped = nameless(range.end).and_then(|file| {
+            let base = map(None, len, MapFlags::MAP_SHARED, &file, range.start)?;
+            Ok((base, Some(file)))
+        });
+        let (base, file) = match mapped {
+            Err(e) if is_refusal(&e) => (map_anonymous(len)?, None),
+            mapped => mapped?,
+        };
         Ok((Pages { base, len, offset: range.start, shared }, file))
     }
 
@@ -208,10 +215,25 @@ pub(crate) fn map_range(file: &File, offset: u64, len: usize) -> io::Result<Mmap
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
-/// Returns how values are written to a new file. The file is mapped if its file system supports that, unless a store to
-/// mapped memory may fail there ([`stores_may_fail`]), which would end the process (SIGBUS).
+/// Device of a file that was mapped.
+static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Returns whether an error means that the system refuses to map a file, or to create one in memory: the file system
+/// (`ENODEV`), a filter of system calls (seccomp(2), which may choose any code), a security module (`EACCES`), or a limit of
+/// address space (`ENOMEM`). Writing the file may be permitted all the same.
+pub(crate) fn is_refusal(e: &io::Error) -> bool {
+    let code = e.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(Errno::ENODEV | Errno::EPERM | Errno::EACCES | Errno::ENOSYS | Errno::ENOMEM))
+}
+
+/// Makes [`access`] try again whether files can be mapped.
+pub(crate) fn forget_access() {
+    GOOD.store(u64::MAX, Relaxed);
+}
+
+/// Returns how values are written to a new file. The file is mapped if the system permits that, unless a store to mapped
+/// memory may fail there ([`stores_may_fail`]), which would end the process (SIGBUS).
 pub(crate) fn access(file: &File) -> io::Result<Access> {
-    static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
     let device = file.metadata()?.dev();
     if GOOD.load(Relaxed) != device {
         if stores_may_fail(file) {
@@ -220,8 +242,7 @@ pub(crate) fn access(file: &File) -> io::Result<Access> {
         let len = page_size() as usize;
         match map(None, len, MapFlags::MAP_SHARED, file, 0) {
             Ok(base) => unmap(base, len),
-            // Other errors may be temporary.
-            Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => return Ok(Access::Copied),
+            Err(e) if is_refusal(&e) => return Ok(Access::Copied),
             Err(e) => return Err(e),
         }
         GOOD.store(device, Relaxed);
@@ -272,6 +293,14 @@ fn map(at: Option<NonNull<u8>>, len: usize, flags: MapFlags, file: &File, offset
     // SAFETY: without an address the kernel chooses a free one; with an address this is `replace`,
     // whose range belongs to one `Pages` (invariant 1).
     let pages = unsafe { mman::mmap(at, len, READ_WRITE, flags, file, offset) }?;
+    Ok(pages.cast())
+}
+
+/// Maps memory without a file, which forked children share.
+fn map_anonymous(len: usize) -> io::Result<NonNull<u8>> {
+    let len = NonZeroUsize::new(len).ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: the kernel chooses a free address.
+    let pages = unsafe { mman::mmap_anonymous(None, len, READ_WRITE, MapFlags::MAP_SHARED) }?;
     Ok(pages.cast())
 }
 

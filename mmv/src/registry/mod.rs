@@ -16,10 +16,12 @@ mod published;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
 use pmapi::LabelFlags;
 
 pub use batch::Batch;
@@ -195,7 +197,8 @@ impl Registry {
     fn hint(&self, error: &Error) -> String {
         let Error::Io { path, source } = error else { return String::new() };
         match (source.kind(), path.parent()) {
-            (io::ErrorKind::PermissionDenied, Some(directory)) => {
+            // Where this process may write, the reason is another one.
+            (io::ErrorKind::PermissionDenied, Some(directory)) if !may_write(directory) => {
                 let who = match directory.metadata().map(|directory| directory.mode() & 0o32) {
                     Ok(0o30) => "members of the directory's group, and root,",
                     Ok(mode) if mode & 0o22 == 0 => "only its owner and root",
@@ -277,6 +280,12 @@ impl fmt::Debug for Registry {
 }
 
 /// Returns the absolute path of a directory: the program may change its working directory, as daemons do.
+/// Returns whether this process may create files in a directory.
+fn may_write(directory: &Path) -> bool {
+    let rights = AccessFlags::W_OK | AccessFlags::X_OK;
+    faccessat(AT_FDCWD, directory, rights, AtFlags::AT_EACCESS).is_ok()
+}
+
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }

@@ -38,7 +38,7 @@ impl Inner {
         let mut files = Vec::with_capacity(prepared.len());
         let moved = self.gate.while_moving(|| {
             for (index, new) in prepared.into_iter().enumerate() {
-                files.extend(state.segments.get(index).map(|segment| Arc::clone(segment.file())));
+                files.extend(state.segments.get(index).and_then(Segment::file).cloned());
                 state.move_segment(index, new)?;
             }
             Ok(self.texts.lock().and_then(|mut texts| texts.exchange(room)))
@@ -132,8 +132,9 @@ impl State {
         match segment.move_to(new) {
             Ok(old) => transfer(segment, model, old, &base),
             Err(e) => {
-                let old = segment.contents(segment.file());
-                restore(segment, model, old, file.get()?);
+                if let Some(now) = segment.file() {
+                    restore(segment, model, segment.contents(now), file.get()?);
+                }
                 return Err(e);
             }
         }

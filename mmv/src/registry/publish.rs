@@ -27,7 +27,7 @@ use crate::file::check_size;
 use crate::format::{Flags, G2_AT, process_exists};
 use crate::handle::no_value;
 use crate::layout::{Layout, Owner};
-use crate::map::{Access, access};
+use crate::map::{Access, access, forget_access, is_refusal};
 use crate::model::{Kind, Metric};
 use crate::notice;
 
@@ -252,6 +252,16 @@ impl Inner {
     /// Writes a new file, moves all values to it, and renames it over the present one. After an error, nothing has
     /// changed.
     fn publish(&self, state: &mut State, directory: &Directory, existing: Existing) -> io::Result<()> {
+        self.publish_by(state, directory, existing, access)
+    }
+
+    fn publish_by(
+        &self,
+        state: &mut State,
+        directory: &Directory,
+        existing: Existing,
+        access: fn(&File) -> io::Result<Access>,
+    ) -> io::Result<()> {
         state.model.assign_items(&state.before);
         let last = match &state.phase {
             Phase::Exporting(published) => published.generation,
@@ -262,7 +272,9 @@ impl Inner {
         let owner = Owner { generation, flags: self.options.flags, process: process.number(), cluster: state.cluster };
         let (temporary, file) = directory.create(&self.options.name)?;
         let file = Arc::new(file);
-        let moved = file.get().and_then(access).and_then(|access| {
+        let access = file.get().and_then(access);
+        let maps = matches!(access, Ok(Access::Mapped));
+        let moved = access.and_then(|access| {
             let (len, texts_at) = self.write(state, &owner, file.get()?, access)?;
             match access {
                 Access::Mapped => Ok((self.move_values(state, &file, len, texts_at)?, None)),
@@ -276,7 +288,12 @@ impl Inner {
             Ok(moved) => moved,
             Err(e) => {
                 directory.remove(&temporary);
-                return Err(e);
+                if !maps || !is_refusal(&e) {
+                    return Err(e);
+                }
+                // The system refuses to map the file behind the addresses of all values. It can still be written.
+                forget_access();
+                return self.publish_by(state, directory, existing, |_| Ok(Access::Copied));
             }
         };
         if let Err(e) = directory.rename(&temporary, &state.file, existing) {
