@@ -283,8 +283,10 @@ impl EventQueue {
     pub(crate) fn read(&self, client: Client, layout: Layout, put: impl FnOnce(Atom<'_>) -> Result) -> Result {
         self.make_room(client);
         let queue = &mut *self.0.borrow_mut();
-        queue.pack(client, layout)?;
+        let packed = queue.pack(client, layout);
+        // A client without access has passed the events, too.
         queue.trim();
+        packed?;
         if queue.array.is_empty() { Ok(()) } else { put(queue.array.atom()) }
     }
 }

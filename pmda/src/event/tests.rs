@@ -224,6 +224,31 @@ fn filters_and_access() {
     assert_eq!((Rc::strong_count(&alive), queue.clients()), (1, 1));
 }
 
+/// pmdaEventQueueRecords(3) drops these events as well: pmdalogger's `queuemem` stays 0.
+#[test]
+fn clients_without_access_keep_no_events_that_they_have_passed() {
+    let (_ends, queue) = queue(100 * SIZE);
+    let queue = queue.restricted();
+    let refused = |client| assert_eq!(queue.read(client, Layout::Nano, |_| Ok(())), Err(Error::PERMISSION));
+    refused(A);
+    for n in 1..=3 {
+        push(&queue, n);
+        refused(A);
+        assert_eq!(queue.memory(), 0);
+    }
+    queue.grant_access(B);
+    read(&queue, B);
+    (4..=5).for_each(|n| push(&queue, n));
+    refused(A);
+    assert_eq!(queue.memory(), 2 * SIZE);
+    assert_eq!((read(&queue, B), queue.memory()), (vec![4, 5], 0));
+    push(&queue, 6);
+    queue.revoke_access(B);
+    refused(A);
+    refused(B);
+    assert_eq!(queue.memory(), 0);
+}
+
 #[test]
 fn a_slow_filter_spreads_events_over_several_fetches() {
     let (_ends, queue) = queue(100 * SIZE);
