@@ -133,7 +133,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
     let user = User::from_uid(geteuid())?.map(|user| user.name);
     let common = |name: &str| {
         let user = user.iter().flat_map(|user| ["--username", user]);
-        [AS_AGENT, name, "-l", "-"].into_iter().chain(user).map(OsString::from).collect()
+        [AS_AGENT, name, "--log", "-"].into_iter().chain(user).map(OsString::from).collect()
     };
     let mut command = Command::new(std::env::current_exe()?);
     command.args(common(agent.name)).envs(places);

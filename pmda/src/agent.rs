@@ -1,5 +1,7 @@
 //! The trait that an agent implements.
 
+use std::process::ExitCode;
+
 use pcp_pdu::handshake::Features;
 use pcp_pdu::metadata::{Fetch, Subject, TextKind};
 use pcp_pdu::result::Changes;
@@ -9,6 +11,7 @@ use crate::catalog::{Catalog, LabelSubject};
 use crate::client::{Client, ClientAttribute};
 use crate::error::Start;
 use crate::indom::Instances;
+use crate::options::CommandLine;
 use crate::poll::{PollSet, Wake};
 use crate::setup::Setup;
 use crate::values::Values;
@@ -36,6 +39,9 @@ pub trait Agent: Sized + 'static {
     const USAGE: Option<&'static str> = None;
 
     /// Adds the agent's own options to the command line; [`Setup::options`] returns their values.
+    ///
+    /// A letter of the agent's own is taken from the framework: with an own `-d`, the domain is `--domain`, also in what
+    /// Install writes. The framework's option names cannot be taken; clap panics, in builds with debug assertions.
     ///
     /// A struct that derives clap's `Args` adds its options with `Mine::augment_args(command)`, and reads them with
     /// `Mine::from_arg_matches(setup.options())`. Hosts without a command line use the default values. The clap to use
@@ -74,6 +80,15 @@ pub trait Agent: Sized + 'static {
     /// ```
     fn options(command: clap::Command) -> clap::Command {
         command
+    }
+
+    /// Reads the command line of a daemon before the agent is created. Returns the exit code if an option requests a
+    /// task in place of the agent, such as a check of its configuration, and the task is done.
+    ///
+    /// An agent that replaces another one can accept that one's options, and set the framework's by them.
+    fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
+        let _ = line;
+        None
     }
 
     /// Declares metrics, instance domains and help, and creates the agent.

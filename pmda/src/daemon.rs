@@ -11,7 +11,7 @@ use tracing::{error, warn};
 use crate::agent::Agent;
 use crate::engine::{Engine, Startup};
 use crate::error::{Failure, SetupError, Start};
-use crate::options::Options;
+use crate::options::{CommandLine, Options, spelling};
 use crate::program::{become_user, intended_user};
 use crate::schema::Mistakes;
 use crate::session::Session;
@@ -37,10 +37,13 @@ macro_rules! main {
 
 /// Runs an agent as [`main`](fn@main) does, with a command line of the caller, whose first argument is the program.
 pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let options = match Options::parse::<A>(args) {
+    let mut options = match Options::parse::<A>(args) {
         Ok(options) => options,
         Err(refused) => return refused.complain().into(),
     };
+    if let Some(code) = A::command_line(&mut CommandLine(&mut options)) {
+        return code;
+    }
     if options.write_pmda.is_some() || options.write_help.is_some() || options.exchange.is_some() {
         return written::<A>(&options);
     }
@@ -165,7 +168,7 @@ fn write<A: Agent>(options: &Options) -> Start<()> {
     }
     let schema = builder::<A>(options).schema()?;
     if let Some(dir) = &options.write_pmda {
-        schema.write_dir(dir, &std::env::current_exe()?)?;
+        schema.write_dir(dir, &std::env::current_exe()?, spelling::<A>)?;
     }
     if let Some(base) = &options.write_help {
         schema.write_help(base)?;

@@ -88,12 +88,19 @@ impl Schema {
         text
     }
 
-    fn script(&self, template: &str) -> String {
+    /// Fills in a template of a script. `spelling` returns how an option of the framework is written.
+    fn script(&self, template: &str, spelling: impl Fn(&str) -> String) -> String {
         let args = if self.is_renamed() { format!("--name {}", self.name()) } else { String::new() };
         let entry = format!("{}_init", self.own_name());
         let questions: Vec<_> = self.arguments().iter().map(ArgumentDef::script).collect();
         let running = self.running();
+        let debug = spelling("debug");
         let replace = [
+            ("@DEBUG@", if debug.starts_with("--") { debug + "=" } else { debug }),
+            ("@DOMAIN@", spelling("domain")),
+            ("@INET@", spelling("inet")),
+            ("@IPV6@", spelling("ipv6")),
+            ("@UNIX@", spelling("unix")),
             ("@QUESTIONS@", questions.join("\n")),
             ("@USER@", running.user.clone().unwrap_or_default()),
             ("@RESTART@", running.restart.to_string()),
@@ -119,11 +126,16 @@ impl Schema {
 
     /// Writes the agent's complete PCP directory: scripts, name space, help, and a copy of `binary` under the name of
     /// the agent. When Cargo has left the agent's shared object beside the binary, copies that, too. Each file has its
-    /// old content or its new one at any time.
+    /// old content or its new one at any time. `spelling` returns how an option of the framework is written.
     ///
     /// # Errors
     /// The errors of the name space and of [`Schema::help`]. When a file cannot be written, the text has its path.
-    pub(crate) fn write_dir(&self, dir: &Path, binary: &Path) -> Result<(), Failure> {
+    pub(crate) fn write_dir(
+        &self,
+        dir: &Path,
+        binary: &Path,
+        spelling: impl Fn(&str) -> String,
+    ) -> Result<(), Failure> {
         let pmns = self.name_space()?;
         let top = Dir::create(dir).map_err(at(dir))?;
         let write = |name: &Path, text: &str, mode: u32| {
@@ -141,8 +153,8 @@ impl Schema {
             // A line for stdpmid.local. Not called stdpmid, which the name space includes.
             write("domain.stdpmid".as_ref(), &format!("{}\t{}\n", self.symbol(), self.domain()), 0o644)?;
         }
-        write("Install".as_ref(), &self.script(include_str!("dir/Install.in")), 0o755)?;
-        write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in")), 0o755)?;
+        write("Install".as_ref(), &self.script(include_str!("dir/Install.in"), &spelling), 0o755)?;
+        write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in"), &spelling), 0o755)?;
         let copy = |from: &Path, name: &str| {
             self::write(&top, name.as_ref(), 0o755, |new| io::copy(&mut file::open(from)?, &mut new.file()).map(drop))
                 .map_err(at(&dir.join(name)))

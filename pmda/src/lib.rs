@@ -114,7 +114,7 @@ pub use engine::{Engine, Reply, Startup};
 pub use error::{Failure, SetupError, Start};
 pub use event::{Event, EventQueue};
 pub use indom::Instances;
-pub use options::{TransportOptions, command, refuse};
+pub use options::{CommandLine, TransportOptions, command, refuse};
 pub use pcp_pdu::event::{EventFlags, Stamp};
 pub use pcp_pdu::handshake::Features;
 pub use pcp_pdu::metadata::{Subject, TextKind};

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Id, Parser};
 
-use pmapi::{debug, escape};
+use pmapi::{Domain, debug, escape};
 
 use crate::agent::Agent;
 use crate::transport::{Address, inet_port};
 
 /// The options of every agent.
-#[derive(Parser, Debug, Default)]
+#[derive(Parser, Debug)]
 #[command(about = None, long_about = None, args_override_self = true)]
 #[command(disable_help_flag = true, disable_version_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
 #[command(version = format!("(pcp-pmda {})", pmapi::build::version(env!("CARGO_PKG_VERSION"))))]
@@ -119,11 +119,33 @@ pub(crate) struct Options {
 /// Returns the command line of the agent's program: the options of every agent, and the agent's own. Man pages,
 /// completions and the output of `--help` are generated from it. `program` is the program's name.
 pub fn command<A: Agent>(program: &str) -> Command {
-    let command = A::options(Given::command()).name(program.to_owned()).bin_name(program.to_owned());
+    let given = Given::command();
+    let ids: Vec<Id> = given.get_arguments().map(|arg| arg.get_id().clone()).collect();
+    let mut command = A::options(given).name(program.to_owned()).bin_name(program.to_owned());
+    let own = command.get_arguments().filter(|arg| !ids.contains(arg.get_id()));
+    let letters: Vec<char> = own.flat_map(|arg| arg.get_short().into_iter().chain(aliases(arg))).collect();
+    for id in ids {
+        command = command.mut_arg(id, |arg| match arg.get_short() {
+            Some(letter) if letters.contains(&letter) => arg.short(None),
+            _ => arg,
+        });
+    }
     match A::USAGE {
         Some(usage) => command.override_help(usage),
         None => command,
     }
+}
+
+fn aliases(arg: &Arg) -> Vec<char> {
+    arg.get_all_short_aliases().unwrap_or_default()
+}
+
+/// Returns an option of the framework as Install writes it: its letter, or its name if the letter is that of an option of
+/// the agent.
+pub(crate) fn spelling<A: Agent>(id: &str) -> String {
+    let command = command::<A>(A::NAME);
+    let short = command.get_arguments().find(|arg| *arg.get_id() == id).and_then(Arg::get_short);
+    short.map_or_else(|| format!("--{id}"), |letter| format!("-{letter}"))
 }
 
 const OPERANDS: &str = "operands";
@@ -143,38 +165,6 @@ impl Options {
         let mut args = args.into_iter();
         let path = PathBuf::from(args.next().unwrap_or_default());
         let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
-        let args: Vec<OsString> = args.collect();
-        match Options::usual::<A>(&program, &args) {
-            Some(options) => Ok(options),
-            None => Options::any::<A>(program, args),
-        }
-    }
-
-    /// Parses a command line of the kind that Install writes: options of every agent, each followed by its value.
-    /// Returns `None` for any other one, and for one with a mistake.
-    ///
-    /// pmcd waits while the agent starts, and a tenth of the start would be clap's work.
-    fn usual<A: Agent>(program: &str, args: &[OsString]) -> Option<Options> {
-        let mut given = Given::default();
-        let pairs = args.chunks_exact(2);
-        if !pairs.remainder().is_empty() {
-            return None;
-        }
-        for pair in pairs {
-            let [option, value] = pair else { return None };
-            let value = value.to_str().filter(|value| !value.is_empty() && !value.starts_with('-'))?;
-            match option.to_str()? {
-                "-d" | "--domain" => given.domain = Some(value.parse().ok().filter(|n| (1..=510).contains(n))?),
-                "--name" => given.name = Some(name(value).ok()?),
-                "-l" | "--log" => given.log = Some(value.into()),
-                "-U" | "--username" => given.username = Some(value.into()),
-                _ => return None,
-            }
-        }
-        Some(Options::new(program.to_owned(), given, Vec::new(), none::<A>().ok()?))
-    }
-
-    fn any<A: Agent>(program: String, args: Vec<OsString>) -> Result<Options, Refused> {
         let args: Vec<_> = std::iter::once(OsString::from(&program)).chain(args).collect();
         let mut command = command::<A>(&program);
         if command.get_positionals().next().is_none() {
@@ -222,6 +212,37 @@ impl Options {
     }
 }
 
+/// The parsed command line of a daemon, for [`Agent::command_line`].
+#[derive(Debug)]
+pub struct CommandLine<'a>(pub(crate) &'a mut Options);
+
+impl CommandLine<'_> {
+    /// Returns the values of the agent's own options.
+    pub fn options(&self) -> &ArgMatches {
+        &self.0.matches
+    }
+
+    /// Returns the domain of option `-d`; `None` without it.
+    pub fn domain(&self) -> Option<Domain> {
+        self.0.domain.and_then(Domain::new)
+    }
+
+    /// Sets the user that the agent changes to, as option `-U` does.
+    pub fn set_user(&mut self, user: impl Into<String>) {
+        self.0.username = Some(user.into());
+    }
+
+    /// Sets the name of the agent in PCP, as option `--name` does.
+    pub fn set_name(&mut self, name: impl Into<String>) {
+        self.0.name = Some(name.into());
+    }
+
+    /// Makes the agent notify pmcd when it is ready, as option `--notready` does.
+    pub fn set_not_ready(&mut self) {
+        self.0.not_ready = true;
+    }
+}
+
 /// Returns which of the options that Install writes itself is there more than once.
 fn repeated(command: &Command, args: &[OsString]) -> Option<&'static str> {
     ["domain", "name"].into_iter().find(|id| {
@@ -237,9 +258,7 @@ fn operands() -> Arg {
 
 /// Returns the default values of an agent's own options, for hosts without a command line.
 pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
-    let command = A::options(Command::new(A::NAME));
-    let own = command.get_arguments().next().is_some() || command.has_subcommands();
-    if own { command.try_get_matches_from([A::NAME]) } else { Ok(ArgMatches::default()) }
+    command::<A>(A::NAME).try_get_matches_from([A::NAME])
 }
 
 /// Prints clap's answer to a command line: the help that it asks for, or what is wrong with it. The text may be that of a
@@ -376,46 +395,52 @@ mod tests {
         }
     }
 
+    /// An agent whose options have letters of the framework's.
+    struct Letters;
+
+    impl Agent for Letters {
+        const NAME: &'static str = "letters";
+        const DOMAIN: u16 = 1;
+
+        fn options(command: Command) -> Command {
+            let own = |letter: char| Arg::new(format!("own {letter}")).short(letter);
+            command.args(['d', 'D', 'U', 'i', 'l', 'u', '6'].map(own)).arg(own('p').action(ArgAction::SetTrue))
+        }
+
+        fn new(_: &mut Setup) -> Start<Self> {
+            Ok(Letters)
+        }
+
+        fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> pmapi::Result {
+            Ok(())
+        }
+    }
+
     #[test]
-    fn usual_command_lines_mean_what_clap_says() {
-        let show = |options: Options| {
-            format!("{:?} {:?}", n(&options.matches), Options { matches: ArgMatches::default(), ..options })
-        };
-        let both = |line: &str| {
-            let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-            let usual = Options::usual::<Own>("x", &args).map(show);
-            (usual, Options::any::<Own>("x".to_owned(), args).ok().map(show))
-        };
-        for line in [
-            "",
-            "-d 253",
-            "-d 1 -l x.log",
-            "--domain 510 --log /x/y --username root",
-            "-d 7 --name other -U nobody",
-            "-d 7 -d 8 -l a --log b -U u --username v --name a --name b",
-            "-d +5",
-            "-d 007",
-        ] {
-            let (usual, any) = both(line);
-            assert!(usual.is_some(), "{line}");
-            assert_eq!(usual, any, "{line}");
+    fn the_agents_own_letters_are_not_the_frameworks() {
+        let line = "x -d a -D b -U c -i d -p -l e -u f -6 g --domain 7 --debug pdu --username v --unix /s --log k -d z";
+        let options = Options::parse::<Letters>(line.split(' ').map(OsString::from)).unwrap();
+        for (letter, value) in "dDUilu6".chars().zip(["z", "b", "c", "d", "e", "f", "g"]) {
+            let given: Option<&String> = options.matches.get_one(&format!("own {letter}"));
+            assert_eq!(given.map(String::as_str), Some(value), "-{letter}");
         }
-        for line in [
-            "-l",
-            "-l -",
-            "-d 0",
-            "-d 511",
-            "-d x",
-            "-d 5 x",
-            "--name a.b",
-            "-n 7",
-            "-U -d",
-            "-d 5 -p",
-            "-- -d 5 6",
-            "x y",
-        ] {
-            assert_eq!(both(line).0, None, "{line}");
+        assert_eq!((options.domain, options.username), (Some(7), Some("v".to_owned())));
+        assert_eq!((options.address, options.log), (Some(Address::Unix("/s".into())), Some("k".into())));
+        assert_eq!(options.debug.to_string(), "pdu");
+        assert!(none::<Letters>().unwrap().get_one::<String>("own U").is_none());
+        // Install uses what is left: `-d 7` would be the agent's own.
+        let line = "x -d 7 -d 8 --domain 1 --write-pmda a";
+        assert_eq!(Options::parse::<Letters>(line.split(' ').map(OsString::from)).unwrap().unfit_for_install(), None);
+        let schema = crate::Engine::<Letters>::builder().schema().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        schema.write_dir(dir.path(), &std::env::current_exe().unwrap(), spelling::<Letters>).unwrap();
+        let install = std::fs::read_to_string(dir.path().join("Install")).unwrap();
+        for part in ["--domain '$domain", "--inet $address", "--ipv6 $address", "--unix $address", "--debug=$PCP_DEBUG"]
+        {
+            assert!(install.contains(part), "{part}");
         }
+        assert!(install.contains("(--domain|--inet|--ipv6|--unix|--name)") && install.contains("/^--debug=./"));
+        assert_eq!((spelling::<Own>("domain"), spelling::<Own>("ipv6")), ("-d".to_owned(), "-6".to_owned()));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Options `--check` and `--write`: bind a configuration and print the outcome, without running as an agent.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -13,49 +12,35 @@ use pcp_derive::{Column, Descs as HostDescs, Evaluator, Live, Operand, Source};
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::print::Print;
 use pmapi::{Atom, Desc, Domain, Error, Inst, escape};
-use pmda::clap::{ArgMatches, Command};
+use pmda::clap::ArgMatches;
 
 use crate::config::{Config, GroupConfig, NameSpace, Operands, Place, Problem, ROOT};
 use crate::operands::agents::Agents;
 use crate::recorded::{Descs, Recorded, Step};
-use crate::{metrics, options, write};
+use crate::{metrics, write};
 
 /// Longest time that agents may take to start, and to answer the requests of one sample.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Returns whether an argument is one of the options of this module.
-fn is_ours(argument: &str) -> bool {
-    ["--check", "--write", "--archive"].contains(&argument.split('=').next().unwrap_or_default())
-}
-
-/// Runs the options `--check` and `--write`, and returns the exit code. Returns `None` if `args` do not contain one of
-/// them.
+/// Runs the options `--check` and `--write`, and returns the exit code. Returns `None` without them.
 ///
-/// The exit code is 1 if the configuration has problems other than warnings, or the archive cannot be read or written,
-/// and 2 if the arguments are wrong.
-pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    let args: Vec<OsString> = args.into_iter().collect();
-    if !args.iter().filter_map(|arg| arg.to_str()).any(is_ours) {
-        return None;
-    }
-    let given = match options::augment(Command::new("pmdaderived")).try_get_matches_from(args) {
-        Ok(given) => given,
-        Err(e) => return Some(pmda::refuse(&e, 2)),
-    };
+/// The exit code is 1 if the configuration has problems other than warnings, or the archive cannot be read or written.
+pub(crate) fn check(given: &ArgMatches, domain: Domain) -> Option<ExitCode> {
     let ended = match (given.contains_id("write"), given.contains_id("check")) {
-        (true, _) => write::run(&given),
-        (_, true) => report(&given),
-        _ => {
+        (true, _) => write::run(given, domain),
+        (_, true) => report(given, domain),
+        _ if given.contains_id("archive") => {
             escape::eprint("pmdaderived: --archive needs --check or --write\n");
             None
         }
+        _ => return None,
     };
     Some(ended.unwrap_or(ExitCode::FAILURE))
 }
 
-fn report(given: &ArgMatches) -> Option<ExitCode> {
+fn report(given: &ArgMatches, domain: Domain) -> Option<ExitCode> {
     let (path, host): (&String, &HostSpec) = (given.get_one("check")?, given.get_one("host")?);
-    let names = NameSpace::installed(Domain::new(options::DOMAIN)?);
+    let names = NameSpace::installed(domain);
     let mut config = Config::load(path, host, &names);
     let sampling = Sampling { count: *given.get_one("samples")?, interval: *given.get_one("interval")? };
     let mut report = Report { lines: config.problems.drain(..).map(Line::Bad).collect() };

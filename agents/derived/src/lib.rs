@@ -25,14 +25,14 @@ mod show;
 mod write;
 
 use std::cell::Cell;
+use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use pmda::prelude::*;
-use pmda::{Changes, Features, LabelSubject, PollSet, Sighup, Wake, clap::Command};
+use pmda::{Changes, CommandLine, Features, LabelSubject, PollSet, Sighup, Wake, clap::Command};
 use tracing::{error, info, warn};
 
-pub use check::check;
 use config::{Config, NameSpace, Operands, Problem};
 use control::{Control, Effect};
 use group::{Group, Refused};
@@ -46,10 +46,8 @@ use show::{At, Show};
 /// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.
 static HANGUPS: OnceLock<Sighup> = OnceLock::new();
 
-/// Makes SIGHUP reload the configuration.
-///
-/// Only for the `main` of the daemon: in a shared object the signal is pmcd's. Logs a warning if it fails.
-pub fn own_process() {
+/// Makes SIGHUP of a daemon reload the configuration. Logs a warning if it fails.
+fn catch_hangups() {
     match Sighup::catch() {
         Ok(hangups) => _ = HANGUPS.set(hangups),
         Err(e) => warn!("SIGHUP will not reload the configuration: {e}"),
@@ -87,6 +85,15 @@ impl Agent for Derived {
 
     fn options(command: Command) -> Command {
         options::augment(command)
+    }
+
+    fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
+        let domain = line.domain().or(pmapi::Domain::new(Self::DOMAIN));
+        let done = domain.and_then(|domain| check::check(line.options(), domain));
+        if done.is_none() {
+            catch_hangups();
+        }
+        done
     }
 
     fn new(setup: &mut Setup) -> Start<Self> {

@@ -45,8 +45,8 @@ fn add_check(command: Command) -> Command {
     let write = Arg::new("write").long("write").value_name("ARCHIVE").requires("archive").requires("config");
     command
         .arg(archive.help("--check, --write: evaluate the definitions over the records of this archive"))
-        .arg(write.conflicts_with("check").help("Write the metrics to this new archive, and exit"))
-        .arg(path.help("Check the definitions in PATH, print their descriptors or errors, and exit"))
+        .arg(write.group("task").help("Write the metrics to this new archive, and exit"))
+        .arg(path.group("task").help("Check the definitions in PATH, print their descriptors or errors, and exit"))
         .arg(tsv.help("--check: print one line for each definition, with tab-separated fields"))
         .arg(samples.help("--check: also print the values after N samples").value_parser(value_parser!(u32)))
 }

@@ -15,7 +15,6 @@ use pmda::clap::ArgMatches;
 
 use crate::config::{Config, GroupConfig, NameSpace};
 use crate::metrics::{Metric, Metrics};
-use crate::options;
 use crate::recorded::{Descs, Recorded, Step};
 
 /// Instance domains of the new archive, by the domains of the old archive that they replace.
@@ -33,10 +32,9 @@ struct Part {
 }
 
 /// Runs the option `--write`. Returns `None` if an option that it needs is missing.
-pub(crate) fn run(given: &ArgMatches) -> Option<ExitCode> {
+pub(crate) fn run(given: &ArgMatches, domain: Domain) -> Option<ExitCode> {
     let (input, output): (&String, &String) = (given.get_one("archive")?, given.get_one("write")?);
     let (path, host): (&String, &HostSpec) = (given.get_one("config")?, given.get_one("host")?);
-    let domain = Domain::new(options::DOMAIN)?;
     let config = Config::load(path, host, &NameSpace::installed(domain));
     for problem in &config.problems {
         escape::eprint(format_args!("{problem}\n"));

@@ -1,7 +1,6 @@
 //! Option `--check`: shows the metrics of a document, and the lines that are refused with the reasons, without running
 //! as an agent. Nothing is written.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +8,6 @@ use std::time::Instant;
 
 use exposition::strict::{Checker, Format};
 use pmapi::{Atom, Item, Units, escape, file};
-use pmda::clap::{Command, FromArgMatches as _};
 
 use crate::body::Limit;
 use crate::compact::Rare;
@@ -18,7 +16,7 @@ use crate::http::Client;
 use crate::local;
 use crate::metric::{Metric, Sample, Shape};
 use crate::model::Model;
-use crate::options::{Options, augment};
+use crate::options::Options;
 use crate::script::{self, Bounds};
 use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
@@ -27,23 +25,10 @@ const VALUES: usize = 5;
 /// Largest number of lines of the document that are reported.
 const LINES: usize = 20;
 
-/// Runs the option `--check`, and returns the exit code. Returns `None` if `args` do not contain the option.
-///
-/// The exit code is 1 if there is no document, a line is refused, or something is left out, and 2 if the arguments are
-/// wrong.
-pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    let args: Vec<OsString> = args.into_iter().collect();
-    if !args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg == "--check" || arg.starts_with("--check=")) {
-        return None;
-    }
-    let given = match augment(Command::new("pmdaopenmetrics")).try_get_matches_from(args) {
-        Ok(given) => given,
-        Err(e) => return Some(pmda::refuse(&e, 2)),
-    };
-    let options = Options::from_arg_matches(&given).ok()?;
-    let subject = options.check.clone()?;
+/// Runs the option `--check`. The exit code is 1 if there is no document, a line is refused, or something is left out.
+pub(crate) fn check(subject: &str, options: &Options) -> ExitCode {
     options.limit_documents();
-    Some(match report(&subject, &options) {
+    match report(subject, options) {
         Ok((text, code)) => {
             // It has texts of the server.
             escape::print(text);
@@ -53,7 +38,7 @@ pub fn check(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
             escape::eprint(format_args!("pmdaopenmetrics: {reason}\n"));
             ExitCode::FAILURE
         }
-    })
+    }
 }
 
 fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String> {

@@ -50,19 +50,18 @@ mod url_file;
 mod value;
 
 use std::cell::Cell;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pmda::clap::{Command, FromArgMatches as _};
 use pmda::pcp_pdu::metadata::{Subject, TextKind};
 use pmda::prelude::*;
-use pmda::{Changes, Features, LabelSubject, PollSet, Wake};
+use pmda::{Changes, CommandLine, Features, LabelSubject, PollSet, Wake};
 use tracing::{info, warn};
 
-pub use check::check;
 use metric::Likeness;
 use options::Options;
-pub use options::of_pcp;
 use pool::Pool;
 use source::Source;
 use sources::Sources;
@@ -115,6 +114,10 @@ impl Agent for Openmetrics {
 
     fn options(command: Command) -> Command {
         options::augment(command)
+    }
+
+    fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
+        options::command_line(line)
     }
 
     fn new(setup: &mut Setup) -> Start<Self> {

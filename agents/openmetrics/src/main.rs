@@ -1,4 +1,4 @@
-//! Daemon `pmdaopenmetrics`, and its option `--check`.
+//! Daemon `pmdaopenmetrics`.
 
 fn main() -> std::process::ExitCode {
     if let Some(ended) = pmda_openmetrics::supervise(std::env::args_os()) {
@@ -6,9 +6,5 @@ fn main() -> std::process::ExitCode {
     }
     // Documents of different lengths are read in turns by threads that come and go.
     pmapi::thread::share_heap();
-    let args = pmda_openmetrics::of_pcp(std::env::args_os());
-    if let Some(ended) = pmda_openmetrics::check(args.clone()) {
-        return ended;
-    }
-    pmda::run::<pmda_openmetrics::Openmetrics>(args)
+    pmda::main::<pmda_openmetrics::Openmetrics>()
 }

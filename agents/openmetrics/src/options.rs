@@ -1,13 +1,14 @@
 //! Command line options.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use pmda::clap::{self, Args as _, Command};
-use pmda::{Setup, Start};
+use pmda::clap::{self, Arg, Args as _, Command, FromArgMatches as _};
+use pmda::{CommandLine, Setup, Start};
 
 use crate::budget::Budget;
+use crate::check::check;
 use crate::config_dir::{ConfigDir, Order};
 use crate::document;
 use crate::metric::Likeness;
@@ -64,12 +65,31 @@ pub(crate) struct Options {
     #[arg(long)]
     pcp: bool,
     /// Print the metrics of a document or source, and the lines that are refused, and exit
-    #[arg(long, value_name = "FILE|URL")]
-    pub(crate) check: Option<String>,
+    #[arg(long, value_name = "FILE|URL", group = "task")]
+    check: Option<String>,
+    /// Run as USER, and notify pmcd when the agent is ready, as PCP's agent does
+    #[arg(short = 'u', long, value_name = "USER", value_parser = user, conflicts_with = "username")]
+    user: Option<String>,
+    /// Name of the agent in PCP, and notify pmcd when the agent is ready, as PCP's agent does
+    #[arg(short = 'r', long, value_name = "NAME", conflicts_with = "name")]
+    root: Option<String>,
 }
 
+/// Checks the value of `-u`, which is a socket in other agents.
+fn user(text: &str) -> Result<String, String> {
+    if text.contains('/') { Err("not a user; the socket is --unix FILE".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+/// Adds the options: those of this agent, and those of PCP's agent, in which `-D` has no value.
 pub(crate) fn augment(command: Command) -> Command {
-    Options::augment_args(command)
+    let without_value = |arg: Arg| arg.num_args(0..=1).default_missing_value("appl0").allow_negative_numbers(false);
+    let command = command.mut_arg("debug", without_value);
+    let names = command.get_arguments().find(|arg| arg.get_id() == "name").map(|arg| arg.get_value_parser().clone());
+    let command = Options::augment_args(command);
+    match names {
+        Some(names) => command.mut_arg("root", |arg| arg.value_parser(names)),
+        None => command,
+    }
 }
 
 impl Options {
@@ -143,57 +163,56 @@ impl Options {
     }
 }
 
-/// Converts the command line of PCP's agent: `-D` without a value, `-u USER`, `-r NAME`, `--debug`, `--user` and
-/// `--root`. A value of `-u` with a slash is the path of a socket. With PCP's agent, pmcd waits for the agent to be
-/// ready, so `--notready` is added to a command line with its options.
-pub fn of_pcp(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut args = args.into_iter().peekable();
-    let mut converted: Vec<OsString> = args.next().into_iter().collect();
-    let mut is_pcps = false;
-    while let Some(arg) = args.next() {
-        let next = args.peek().map(|next| next.to_string_lossy().into_owned());
-        let word = arg.to_string_lossy().into_owned();
-        match (&*word, next) {
-            ("-D" | "--debug", next) if next.as_ref().is_none_or(|next| next.starts_with('-')) => {
-                converted.extend(["-D".into(), "appl0".into()]);
-            }
-            ("-u", Some(user)) if user.contains('/') => converted.push(arg),
-            ("-u" | "--user", _) => converted.push("-U".into()),
-            ("-r" | "--root", _) => converted.push("--name".into()),
-            _ if word.starts_with("--root=") => converted.push(word.replacen("--root", "--name", 1).into()),
-            _ if word.starts_with("--user=") => converted.push(word.replacen("--user", "--username", 1).into()),
-            _ => {
-                converted.push(arg);
-                continue;
-            }
-        }
-        is_pcps |= converted.last().is_some_and(|last| last != "appl0" && last != "-u");
+/// Reads the options of PCP's agent, with which pmcd waits until the agent is ready, and does a check.
+pub(crate) fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
+    let options = match Options::from_arg_matches(line.options()) {
+        Ok(options) => options,
+        Err(e) => return Some(pmda::refuse(&e, 1)),
+    };
+    if options.user.is_some() || options.root.is_some() {
+        line.set_not_ready();
     }
-    if is_pcps && converted.iter().all(|word| word != "--notready") {
-        converted.insert(1, "--notready".into());
+    if let Some(user) = &options.user {
+        line.set_user(user);
     }
-    converted
+    if let Some(root) = &options.root {
+        line.set_name(root);
+    }
+    options.check.as_deref().map(|subject| check(subject, &options))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pmda::clap::ArgMatches;
+
+    fn parse(line: &str) -> Result<ArgMatches, String> {
+        let command = pmda::command::<crate::Openmetrics>("x");
+        command.try_get_matches_from(line.split(' ')).map_err(|e| e.to_string())
+    }
 
     #[test]
     fn command_lines_of_pcps_agent() {
-        let convert = |line: &str| {
-            let words: Vec<String> =
-                of_pcp(line.split(' ').map(OsString::from)).iter().map(|w| w.to_string_lossy().into_owned()).collect();
-            words.join(" ")
-        };
-        for (line, converted) in [
-            ("x -D -u pcp -c dir", "x --notready -D appl0 -U pcp -c dir"),
-            ("x -d 144 -l log -u root -D", "x --notready -d 144 -l log -U root -D appl0"),
-            ("x -u /run/socket -D pdu", "x -u /run/socket -D pdu"),
-            ("x -r other --user=me --root=a", "x --notready --name other --username=me --name=a"),
-            ("x --check file -D", "x --check file -D appl0"),
+        for (line, debug, user, root) in [
+            ("x -D -u pcp -c dir", "appl0", Some("pcp"), None),
+            ("x -nupcp -D", "appl0", Some("pcp"), None),
+            ("x -d 144 -l log --user=root -D", "appl0", Some("root"), None),
+            ("x -D pdu -r other --debug", "pdu,appl0", None, Some("other")),
+            ("x --debug --root=a --user me", "appl0", Some("me"), Some("a")),
+            ("x -U me --name a --unix /run/socket", "", None, None),
         ] {
-            assert_eq!(convert(line), converted);
+            let matches = parse(line).unwrap();
+            let options = Options::from_arg_matches(&matches).unwrap();
+            assert_eq!((options.user.as_deref(), options.root.as_deref()), (user, root), "{line}");
+            let words: Vec<_> =
+                matches.get_raw("debug").into_iter().flatten().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(","), debug, "{line}");
         }
+        let refused = |line: &str, reason: &str| assert!(parse(line).unwrap_err().contains(reason), "{line}");
+        refused("x -u /run/socket", "--unix");
+        refused("x -u me -U me", "cannot be used with");
+        refused("x --name a -r b", "cannot be used with");
+        refused("x --write-pmda dir --check a.url", "cannot be used with");
+        refused("x -r a.b", "a name has letters");
     }
 }

@@ -50,11 +50,8 @@ pub(crate) struct Options {
 }
 
 /// Adds the options. The option for the user is `-M` as in PCP's agent, because `-U` sets units.
-pub(crate) fn augment(mut command: Command) -> Command {
-    if command.get_arguments().any(|arg| arg.get_id() == "username") {
-        command = command.mut_arg("username", |arg| arg.short('M'));
-    }
-    Options::augment_args(command)
+pub(crate) fn augment(command: Command) -> Command {
+    Options::augment_args(command.mut_arg("username", |arg| arg.short('M')))
 }
 
 /// Declares the options that Install asks for.

@@ -81,6 +81,21 @@ fn options_show_in_the_control_metrics() {
     assert!(matches!(trace.close_within(std::time::Duration::from_secs(60)), End::Exited(status) if status.success()));
 }
 
+/// The lines of PCP's Install have these options, in which `-U` is no user.
+#[test]
+fn units_are_no_user() {
+    for args in ["-d 10 -U 0,1,0,0,3,0", "-U 0,1,0,0,3,0 -d 10", "-l - -d 10 -U 0,1,0,0,3,0", "-d10 -U0,1,0,0,3,0"] {
+        let dir = tempfile::tempdir().unwrap();
+        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pmdatrace"));
+        command.args(args.split(' ')).current_dir(dir.path()).env("PCP_USER", user);
+        command.env("PCP_TRACE_PORT", free_port("127.0.0.1").to_string()).env("PCP_TRACE_DIR", dir.path());
+        let mut trace = Launch::pipe(command).start().unwrap();
+        let desc = trace.desc(PmId::new(Domain::new(10).unwrap(), Item::new(0, 10))).unwrap();
+        assert_eq!(desc.units.to_string(), "sec", "{args}");
+    }
+}
+
 #[test]
 fn files_are_written_without_the_port() {
     let taken = TcpListener::bind("0.0.0.0:0").unwrap();
