@@ -115,6 +115,8 @@ impl<'a> Block<'a> {
     pub(crate) fn help(&self) -> (String, String) {
         let words: Vec<&str> = self.help.map(|help| help.description().collect()).unwrap_or_default();
         let text = words.join(" ").replace("\\\\", "\\").replace("\\n", "\n");
+        // Clients would end the text at a NUL byte.
+        let text = text.replace('\0', "\u{fffd}");
         let (first, others) = text.split_once('\n').unwrap_or((&text, ""));
         (first.to_owned(), others.to_owned())
     }
@@ -267,5 +269,6 @@ mod tests {
         assert_eq!(help(r"# HELP a one\ntwo\nthree"), pair("one", "two\nthree"));
         assert_eq!(help(r"# HELP a  many   spaces \\ x"), pair(r"many spaces \ x", ""));
         assert_eq!(help("# HELP a"), pair("", ""));
+        assert_eq!(help("# HELP a b\0c"), pair("b\u{fffd}c", ""));
     }
 }

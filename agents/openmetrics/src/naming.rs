@@ -131,11 +131,8 @@ pub(crate) fn show_new(table: &Table, instances: &mut Named, likeness: Likeness)
 /// Returns the exported name of an instance. Control characters are escaped, because PCP's tools print names as they
 /// are, and the source chooses them. PCP's agent does not escape them. The table keeps the name of the document.
 fn shown(name: &Arc<str>, likeness: Likeness) -> Arc<str> {
-    if likeness == Likeness::Better && name.chars().any(is_control) {
-        Escaped(name).to_string().into()
-    } else {
-        Arc::clone(name)
-    }
+    let strange = |c| if likeness == Likeness::Better { is_control(c) } else { c == '\0' };
+    if name.chars().any(strange) { Escaped(name).to_string().into() } else { Arc::clone(name) }
 }
 
 /// Adds labels to those of a metric. They replace labels of the same name. Stops when the labels exceed the size of a

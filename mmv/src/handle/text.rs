@@ -1,5 +1,6 @@
 //! Handles of text values.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Sets the text. The text is cut at its first NUL, and to 254 bytes at a character boundary.
+    /// Sets the text, cut to 254 bytes at a character boundary. A NUL, at which readers would end it, becomes U+FFFD.
     #[inline]
     pub fn set(&self, text: &str) {
         if let Some(mut texts) = self.texts.lock() {
@@ -163,7 +164,7 @@ impl TextList {
     fn set(&mut self, index: usize, text: &str) {
         let Some(one) = self.list.get_mut(index) else { return };
         one.now.clear();
-        one.now.push_str(cut(text));
+        one.now.push_str(&cut(text));
         if matches!(self.room, Some(Room { strings: Strings::Copied(_), .. })) {
             one.stale = true;
         } else {
@@ -276,9 +277,11 @@ fn padded(text: &str) -> [u8; STRING_LEN] {
     string
 }
 
-fn cut(text: &str) -> &str {
-    let text = text.split('\0').next().unwrap_or_default();
-    truncated(text, MAX_LEN)
+fn cut(text: &str) -> Cow<'_, str> {
+    match truncated(text, MAX_LEN) {
+        text if text.contains('\0') => truncated(&text.replace('\0', "\u{fffd}"), MAX_LEN).to_owned().into(),
+        text => text.into(),
+    }
 }
 
 #[cfg(test)]
@@ -287,7 +290,8 @@ mod tests {
 
     #[test]
     fn cuts() {
-        assert_eq!(cut("a\0b"), "a");
+        assert_eq!(cut("a\0b"), "a\u{fffd}b");
+        assert_eq!(cut(&"\0".repeat(254)).len(), 252);
         assert_eq!(cut(&"x".repeat(300)).len(), 254);
         assert_eq!(cut(&"é".repeat(200)).len(), 254);
         assert_eq!(cut(&format!("x{}", "é".repeat(200))).len(), 253);
