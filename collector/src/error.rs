@@ -56,9 +56,13 @@ pub enum Error {
     /// The agent did not answer, or did not read, within this time.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
-    /// The agent has closed the connection, or has ended.
+    /// The agent has closed the connection, or has ended. The status of a process that the collector has started is
+    /// [`Error::Ended`].
     #[error("the agent has closed the connection")]
     Closed,
+    /// The agent's process has ended after the version exchange, with this exit status or signal.
+    #[error("the agent has closed the connection ({0})")]
+    Ended(ExitStatus),
     /// The agent has closed the connection within a PDU, after this many bytes.
     #[error("the agent has closed the connection {0} bytes into a PDU")]
     CutShort(usize),

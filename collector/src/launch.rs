@@ -12,7 +12,7 @@ use pmda::Address;
 use crate::group::ProcessGroup;
 use crate::guard::Entry;
 use crate::process::reap;
-use crate::{Collector, End, Error, Process, Result, Stream, isolate};
+use crate::{Collector, Error, Process, Result, Stream, isolate};
 
 /// The way to start and reach an agent, like a line of `pmcd.conf`.
 #[derive(Debug)]
@@ -182,10 +182,7 @@ impl Starting {
                 self.process = Some(process);
                 Err(e)
             }
-            Err(e @ Error::Closed) => match process.end(Process::GRACE) {
-                End::Exited(status) => Err(Error::Exited(status)),
-                _ => Err(e),
-            },
+            Err(Error::Ended(status)) => Err(Error::Exited(status)),
             Err(e) => Err(e),
         }
     }

@@ -1,5 +1,6 @@
 //! An agent's connection together with its process.
 
+use std::io;
 use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use pcp_pdu::Header;
 
 use crate::group::ProcessGroup;
-use crate::{Channel, Collector, Result, Stream};
+use crate::{Channel, Collector, Error, Result, Stream};
 
 /// The connection to an agent, with its process if the collector has started it.
 ///
@@ -68,6 +69,15 @@ impl Process {
 }
 
 impl Running {
+    /// Adds the exit status to the error of a connection that an ending process has closed.
+    fn explain(&mut self, e: Error) -> Error {
+        let status = match (&e, &mut self.child) {
+            (Error::Closed, Some(child)) => wait(child, Process::GRACE).ok().flatten(),
+            _ => None,
+        };
+        status.map_or(e, Error::Ended)
+    }
+
     fn end(&mut self, grace: Duration) -> End {
         let killed = self.group.take().is_some_and(|group| !group.end(Instant::now() + grace));
         let end = self.child.take().map_or(End::NotStarted, |child| reap(child, grace));
@@ -77,22 +87,31 @@ impl Running {
 
 /// Waits for a process that should end, and kills it after `grace`.
 pub(crate) fn reap(mut child: Child, grace: Duration) -> End {
+    match wait(&mut child, grace) {
+        Ok(Some(status)) => End::Exited(status),
+        Ok(None) => {
+            // This fails only for a process that has ended meanwhile.
+            let _ = child.kill();
+            let _ = child.wait();
+            End::Killed
+        }
+        // The number may belong to another process by now.
+        Err(_) => End::Unknown,
+    }
+}
+
+/// Waits for the end of a process; `None` if it still runs after `grace`.
+fn wait(child: &mut Child, grace: Duration) -> io::Result<Option<ExitStatus>> {
     let end = Instant::now() + grace;
     let mut pause = Duration::from_millis(1);
     loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return End::Exited(status),
-            Ok(None) if Instant::now() < end => thread::sleep(pause),
-            Ok(None) => break,
-            // The number may belong to another process by now.
-            Err(_) => return End::Unknown,
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status)),
+            None if Instant::now() < end => thread::sleep(pause),
+            None => return Ok(None),
         }
         pause = (2 * pause).min(Duration::from_millis(20));
     }
-    // This fails only for a process that has ended meanwhile.
-    let _ = child.kill();
-    let _ = child.wait();
-    End::Killed
 }
 
 impl Drop for Running {
@@ -103,11 +122,11 @@ impl Drop for Running {
 
 impl Channel for Process {
     fn send(&mut self, bytes: &[u8], timeout: Option<Duration>) -> Result {
-        self.stream.send(bytes, timeout)
+        self.stream.send(bytes, timeout).map_err(|e| self.running.explain(e))
     }
 
     fn receive(&mut self, pdu: &mut Vec<u8>, timeout: Option<Duration>) -> Result<Header> {
-        self.stream.receive(pdu, timeout)
+        self.stream.receive(pdu, timeout).map_err(|e| self.running.explain(e))
     }
 
     fn close(&mut self) {

@@ -31,7 +31,7 @@ pub enum AgentState {
 /// * [`Error::Agent`]: the agent answered with an ERROR PDU.
 /// * [`Error::NotReady`]: the agent is not ready. The connection stays.
 /// * [`Error::Request`]: the request is invalid or does not fit into a PDU. Nothing was sent.
-/// * [`Error::TimedOut`], [`Error::Closed`], [`Error::CutShort`], [`Error::Frame`] or [`Error::Io`]: the connection
+/// * [`Error::TimedOut`], [`Error::Closed`], [`Error::Ended`], [`Error::CutShort`], [`Error::Frame`] or [`Error::Io`]: the connection
 ///   failed.
 /// * [`Error::Unexpected`], [`Error::Unsolicited`], [`Error::Count`] or [`Error::Decode`]: the agent sent a wrong PDU.
 /// * [`Error::Dropped`]: an earlier failure has ended the connection.

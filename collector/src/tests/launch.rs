@@ -149,6 +149,20 @@ fn an_agent_that_somebody_else_has_waited_for() {
 }
 
 #[test]
+fn the_end_of_a_process_has_its_status() {
+    for (ends, expected) in [("exit 7", "exit status: 7"), ("kill -9 $$", "signal: 9 (SIGKILL)")] {
+        let mut agent = Launch::pipe(shell(&format!("printf '{CREDS}'; read -r _; {ends}"))).start().unwrap();
+        agent.send_bytes(b"\n").unwrap();
+        let error = agent.receive_bytes().unwrap_err();
+        assert_eq!(error.to_string(), format!("the agent has closed the connection ({expected})"));
+        assert_eq!((error.code(), agent.exit_status().is_some()), (pmapi::Error::IPC, true));
+    }
+    // The process goes on.
+    let mut agent = Launch::pipe(shell(&format!("printf '{CREDS}'; exec >&-; exec sleep 1000"))).start().unwrap();
+    assert!(matches!(agent.receive_bytes(), Err(Error::Closed)));
+}
+
+#[test]
 fn programs_that_are_no_agents() {
     let ended = Launch::pipe(shell("exit 3")).start().unwrap_err();
     assert!(matches!(ended, Error::Exited(status) if status.code() == Some(3)), "{ended}");
@@ -165,7 +179,7 @@ fn programs_that_are_no_agents() {
 fn an_agent_that_dies_is_noticed() {
     let mut agent = Launch::pipe(shell(&format!("printf '{CREDS}'; read x"))).start().unwrap();
     agent.send_bytes(b"\n").unwrap();
-    assert!(matches!(agent.receive_bytes(), Err(Error::Closed)));
+    assert!(matches!(agent.receive_bytes(), Err(Error::Ended(_))));
     assert!(matches!(agent.close_within(Duration::from_secs(60)), End::Exited(_)));
 }
 

@@ -208,7 +208,7 @@ pub(crate) fn written(binary: &Path, args: &[OsString], dir: &Path) -> Result<()
     // An agent prints the reason first, and then its usage.
     match said.trim().lines().next() {
         Some(said) => Err(said.into()),
-        None => Err(format!("{name} does not write the directory of an agent").into()),
+        None => Err(format!("{name} does not write the directory of an agent ({})", ended.status).into()),
     }
 }
 

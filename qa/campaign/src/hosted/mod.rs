@@ -102,7 +102,7 @@ fn harm(job: &mut Job, rng: &mut Rng, harms: Option<Range<usize>>, hosted: &mut 
         return Err(format!("{what}: {took:?} until the answer, {:?} are the limit", scaled(PROMPT)).into());
     }
     match answer {
-        Answer::Broken(Error::Closed | Error::CutShort(_)) if ends_later => return Ok(()),
+        Answer::Broken(Error::Closed | Error::Ended(_) | Error::CutShort(_)) if ends_later => return Ok(()),
         Answer::Broken(e) => return Err(format!("{what}: the connection ends: {e}").into()),
         Answer::Given | Answer::Refused => {}
     }
@@ -127,7 +127,7 @@ fn is_right_later(hosted: &mut Hosted) -> Outcome {
         outcome => outcome,
     };
     match outcome {
-        Err(e) if matches!(e.downcast_ref(), Some(Error::Closed | Error::CutShort(_))) => Ok(()),
+        Err(e) if matches!(e.downcast_ref(), Some(Error::Closed | Error::Ended(_) | Error::CutShort(_))) => Ok(()),
         outcome => outcome,
     }
 }
