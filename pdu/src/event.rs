@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bitflags::bitflags;
+use memchr::memchr;
 
 use super::result::{BLOCK_HEAD, MAX_PAYLOAD, block_atom};
 use pmapi::{Atom, Error, PmId, Result, Type};
@@ -320,6 +321,7 @@ impl EventArray {
 fn put_param(out: &mut Vec<u8>, pmid: PmId, value: Atom<'_>) -> Result {
     let number: [u8; 8];
     let payload = match value {
+        Atom::String(v) if memchr(0, v).is_some() => return Err(Error::CONV),
         Atom::String(v) | Atom::Aggregate(v) => v,
         Atom::Event(_) | Atom::HighResEvent(_) => return Err(Error::TYPE),
         Atom::I32(v) => &v.to_be_bytes()[..],

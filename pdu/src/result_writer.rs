@@ -1,5 +1,7 @@
 //! Encoding of `RESULT` PDUs.
 
+use memchr::memchr;
+
 use super::frame::MAX_LEN;
 use super::result::{BLOCK_HEAD, Changes, Format, MAX_PAYLOAD, inst_word};
 use super::{HEADER, Header, PduType};
@@ -145,8 +147,8 @@ impl ResultWriter {
     /// Adds a value. `ty` is the metric's type, and `atom` must have this type.
     ///
     /// # Errors
-    /// `PM_ERR_TOOBIG` for a value that does not fit into a value block, `PM_ERR_TYPE` for another type. After an
-    /// error, nothing has been added.
+    /// `PM_ERR_TOOBIG` for a value that does not fit into a value block, `PM_ERR_TYPE` for another type, and
+    /// `PM_ERR_CONV` for a text with a NUL byte, which would end it. After an error, nothing has been added.
     // Always inlined, so that a caller whose values all have one type gets code for that type alone.
     #[inline(always)]
     pub fn push(&mut self, inst: Option<Inst>, ty: Type, atom: Atom<'_>) -> Result {
@@ -197,6 +199,9 @@ impl ResultWriter {
         let len = payload.len() + usize::from(text);
         if len > MAX_PAYLOAD {
             return Err(Error::TOOBIG);
+        }
+        if text && memchr(0, payload).is_some() {
+            return Err(Error::CONV);
         }
         let format = match ty {
             Type::AggregateStatic | Type::Event | Type::HighResEvent => Format::Static,

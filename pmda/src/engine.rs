@@ -4,12 +4,12 @@ use pcp_help::Compiled;
 use pcp_pdu::handshake;
 use pcp_pdu::instance::{InstanceReq, InstanceWriter};
 use pcp_pdu::label::LabelReq;
-use pcp_pdu::metadata::{DescPdu, DescReq, Text, TextReq};
+use pcp_pdu::metadata::{DescPdu, DescReq, Subject, Text, TextReq};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
-use pmapi::{Config, Error, InDom, Result, Type};
+use pmapi::{Config, Error, InDom, Inst, Result, Type};
 use tracing::{debug, error, warn};
 
 use crate::access::Access;
@@ -289,9 +289,13 @@ impl<A: Agent> Engine<A> {
             Catalogs { agent: &self.agent, schema: &self.schema }.instances(indom.serial()).ok_or(Error::INDOM)?;
         let mut out = InstanceWriter::new(&mut self.out, FROM_AGENT, indom);
         match (req.inst, req.name) {
-            (None, None) => instances.each(&mut |inst, name| out.push(Some(inst), name.as_bytes())),
+            (None, None) => instances.each(&mut |inst, name| {
+                if is_whole(indom, inst, name) {
+                    out.push(Some(inst), name.as_bytes());
+                }
+            }),
             (Some(inst), None) => {
-                let name = instances.name(inst).ok_or(Error::INST)?;
+                let name = instances.name(inst).filter(|name| is_whole(indom, inst, name)).ok_or(Error::INST)?;
                 out.push(None, name.as_bytes());
             }
             (None, Some(name)) => {
@@ -306,8 +310,16 @@ impl<A: Agent> Engine<A> {
 
     fn text(&mut self, req: TextReq) -> Result {
         let (subject, kind) = req.parse().map_err(|_| Error::TEXT)?;
-        let text = Catalogs { agent: &self.agent, schema: &self.schema }.text(subject, kind)?;
-        Text { ident: req.ident, text: text.ok_or(Error::TEXT)? }.encode(&mut self.out, FROM_AGENT)
+        let catalogs = Catalogs { agent: &self.agent, schema: &self.schema };
+        let text = catalogs.text(subject, kind)?.ok_or(Error::TEXT)?;
+        if text.contains(&0) {
+            match subject {
+                Subject::Metric(pmid) => error!(source = "help", "{}: the help has a NUL byte", catalogs.named(pmid)),
+                Subject::InDom(indom) => error!(source = "help", "instance domain {indom}: the help has a NUL byte"),
+            }
+            return Err(Error::TEXT);
+        }
+        Text { ident: req.ident, text }.encode(&mut self.out, FROM_AGENT)
     }
 
     /// Returns the changes that clients have not been notified of.
@@ -402,4 +414,14 @@ const MAX_REPLY: usize = 64 << 20;
 /// the client (`pmval -x`).
 fn stored_as(ty: Type) -> Type {
     if matches!(ty, Type::Event | Type::HighResEvent) { Type::String } else { ty }
+}
+
+/// Returns whether clients see the whole name of an instance, which they end at a NUL byte. Otherwise logs an error, and
+/// the instance has no name.
+fn is_whole(indom: InDom, inst: Inst, name: &str) -> bool {
+    let is_whole = !name.contains('\0');
+    if !is_whole {
+        error!(source = "names", "instance domain {indom}: the name {name:?} of instance {inst} has a NUL byte");
+    }
+    is_whole
 }

@@ -177,7 +177,8 @@ impl EventQueue {
     ///
     /// # Errors
     /// `PM_ERR_TOOBIG` for an event that is larger than the queue. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when
-    /// a value does not convert to the type of its metric. `PM_ERR_CONV` when `flags` has [`EventFlags::MISSED`].
+    /// a value does not convert to the type of its metric. `PM_ERR_CONV` for a text with a NUL byte, and when `flags` has
+    /// [`EventFlags::MISSED`].
     pub fn push<'v>(
         &self,
         time: Stamp,
@@ -193,9 +194,14 @@ impl EventQueue {
         };
         buffer.clear();
         // The queue is not borrowed: the iterator may use it.
-        let packed = params
-            .into_iter()
-            .try_for_each(|(item, value)| buffer.add(PmId::new(domain, item), typed(&types, item, value)?));
+        let packed = params.into_iter().try_for_each(|(item, value)| {
+            let added = buffer.add(PmId::new(domain, item), typed(&types, item, value)?);
+            if added == Err(Error::CONV) {
+                let parameter = PmId::new(domain, item);
+                warn!(source = "events", "event dropped: parameter {parameter} is a text with a NUL byte");
+            }
+            added
+        });
         let queue = &mut *self.0.borrow_mut();
         queue.buffer = buffer;
         packed.and_then(|()| queue.push(time, flags))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pmapi::{Atom, Inst, Type};
 
-/// A value that does not convert to the type of its metric.
+/// A value that does not convert to the type of its metric, or a text with a NUL byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Misfit {
     inst: Option<Inst>,
@@ -31,6 +31,12 @@ impl Misfit {
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.given == self.declared {
+            // The value is a text.
+            f.write_str("a text with a NUL byte")?;
+            self.inst.map_or(Ok(()), |inst| write!(f, " for instance {inst}"))?;
+            return f.write_str(", at which clients would end it");
+        }
         write!(f, "a value of type {}", self.given)?;
         if let Some(number) = self.number {
             write!(f, " ({number})")?;

@@ -46,7 +46,8 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     /// `PM_ERR_INST` for a metric with an instance domain. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the
-    /// value does not convert to the metric's type without loss. `PM_ERR_TOOBIG` for more than 16 MiB.
+    /// value does not convert to the metric's type without loss. `PM_ERR_CONV` for a text with a NUL byte, at which
+    /// clients would end it. `PM_ERR_TOOBIG` for more than 16 MiB.
     #[inline]
     pub fn put<'v>(&mut self, value: impl Into<Atom<'v>>) -> Result {
         if self.desc.indom.is_some() {
@@ -61,7 +62,8 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     /// `PM_ERR_INST` for a singular metric. `PM_ERR_TYPE`, `PM_ERR_SIGN` or `PM_ERR_TRUNC` when the value does not
-    /// convert to the metric's type without loss. `PM_ERR_TOOBIG` for more than 16 MiB.
+    /// convert to the metric's type without loss. `PM_ERR_CONV` for a text with a NUL byte. `PM_ERR_TOOBIG` for more
+    /// than 16 MiB.
     #[inline]
     pub fn put_inst<'v>(&mut self, inst: Inst, value: impl Into<Atom<'v>>) -> Result {
         if self.desc.indom.is_none() {
@@ -168,6 +170,10 @@ impl<'a> Values<'a> {
     fn push(&mut self, inst: Option<Inst>, value: Atom<'_>) -> Result {
         match self.out.push(inst, self.desc.ty, value) {
             Err(Error::TYPE) => self.push_converted(inst, value),
+            Err(Error::CONV) => {
+                self.unserved.set_misfit(self.desc.pmid, Misfit::new(inst, value, self.desc.ty));
+                Err(Error::CONV)
+            }
             done => done,
         }
     }

@@ -148,7 +148,7 @@ impl<A: Agent> Fetching<'_, A> {
         }
         if let Err(e) = done {
             match self.unserved.take_misfit(desc.pmid) {
-                Some(misfit) if matches!(e, Error::TYPE | Error::SIGN | Error::TRUNC) => {
+                Some(misfit) if matches!(e, Error::TYPE | Error::SIGN | Error::TRUNC | Error::CONV) => {
                     let metric = Catalogs { agent: self.agent, schema: self.schema }.named(desc.pmid);
                     error!(source = %self.client.source(), "{metric}: {misfit}: {e}");
                 }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use pcp_pdu::event::{Layout, records};
 use pmapi::{Atom, PmId, Type};
 
+use super::values::cut;
+
 /// Returns the mistakes in an event value; none for other types.
 pub(super) fn mistakes(value: Atom<'_>, types: &HashMap<PmId, Type>) -> Vec<String> {
     let (payload, layout) = match value {
@@ -16,7 +18,11 @@ pub(super) fn mistakes(value: Atom<'_>, types: &HashMap<PmId, Type>) -> Vec<Stri
         return vec![format!("a value of {} bytes is not a list of records", payload.len())];
     };
     let params = records.flat_map(|record| record.params().collect::<Vec<_>>());
-    params.filter_map(|(pmid, value)| parameter(pmid, value.ty(), types)).collect()
+    let wrong = |(pmid, value): (Option<PmId>, Atom<'_>)| match value {
+        Atom::String(text) if cut(text).is_some() => cut(text),
+        _ => parameter(pmid, value.ty(), types),
+    };
+    params.filter_map(wrong).collect()
 }
 
 fn parameter(pmid: Option<PmId>, ty: Type, types: &HashMap<PmId, Type>) -> Option<String> {

@@ -8,6 +8,7 @@ use pcp_pdu::instance::InstanceReq;
 use pmapi::{Error, InDom, Inst};
 
 use super::asker::Answer;
+use super::values::cut;
 use super::{Check, Rule};
 
 /// Approximate number of instances of a domain to look up one by one.
@@ -58,6 +59,9 @@ impl<C: Channel> Check<C> {
         let (mut numbers, mut names, mut words) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for (inst, name) in list {
             let shown = String::from_utf8_lossy(name);
+            if let Some(detail) = cut(name) {
+                self.asker.note(Rule::Nul, &subject, detail);
+            }
             let word = name.split(|c| *c == b' ').next().unwrap_or_default();
             match inst.map(|inst| inst.word() as i32) {
                 Some(0..) => {}

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pcp_collector::Channel;
 use pcp_pdu::Pdu;
-use pcp_pdu::metadata::{DescReq, Subject, TextKind, TextReq};
+use pcp_pdu::metadata::{DescReq, Subject, Text, TextKind, TextReq};
 use pcp_pdu::names::{Node, Statuses, Traverse, encode_ids, encode_names};
 use pmapi::{Desc, Error, Item, PmId};
 
 use super::asker::Answer;
+use super::values::cut;
 use super::{Check, Metric, Rule};
 
 /// Number of items to try after the last one of a cluster.
@@ -56,16 +57,7 @@ impl<C: Channel> Check<C> {
         let traverse = Traverse { name: root.as_bytes() };
         let Some(Ok(names)) = self.asker.ask(root, |out, from| traverse.encode(out, from), take_names) else { return };
         for name in names {
-            let list = [(Node::Leaf, name.as_bytes())];
-            let answer = self.asker.ask(
-                &name,
-                |out, from| encode_names(out, from, Statuses::Omitted, list),
-                |pdu| match pdu {
-                    Pdu::Ids(ids) if ids.pmids().len() == 1 => Some(ids.pmids().next().flatten()),
-                    _ => None,
-                },
-            );
-            match answer {
+            match self.pmid_of(&name) {
                 Some(Ok(Some(pmid))) => {
                     self.check_name(&name, pmid);
                     self.find_metric(&name, pmid);
@@ -89,8 +81,9 @@ impl<C: Channel> Check<C> {
         }
     }
 
-    /// Requests the descriptors of items without a name, between and after those with one.
-    pub(super) fn find_unnamed(&mut self) {
+    /// Requests the descriptors of items without a name in the name space, between and after those with one. An agent with
+    /// dynamic names (`is_dynamic`) may have names that it does not list.
+    pub(super) fn find_unnamed(&mut self, is_dynamic: bool) {
         let mut clusters: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
         for pmid in &self.named {
             clusters.entry((pmid.domain(), pmid.item().cluster())).or_default().insert(pmid.item().item());
@@ -100,10 +93,34 @@ impl<C: Channel> Check<C> {
             for item in (0..=last).filter(|item| !items.contains(item)) {
                 let pmid = PmId::new(domain, Item::new(cluster, item));
                 if let Some(Ok(_)) = self.desc(&pmid.to_string(), pmid) {
-                    self.asker.note(Rule::NoName, &pmid.to_string(), "has a descriptor but no name");
+                    match is_dynamic.then(|| self.unlisted(pmid)).flatten() {
+                        Some(name) => self.find_metric(&name, pmid),
+                        None => self.asker.note(Rule::NoName, &pmid.to_string(), "has a descriptor but no name"),
+                    }
                 }
             }
         }
+    }
+
+    /// Returns a name that leads to a metric, although the agent does not list it.
+    fn unlisted(&mut self, pmid: PmId) -> Option<String> {
+        let subject = pmid.to_string();
+        let names = self.asker.ask(&subject, |out, from| encode_ids(out, from, 0, &[Some(pmid)]), take_names)?;
+        let name = names.ok()?.into_iter().next()?;
+        (self.pmid_of(&name)?.ok()? == Some(pmid)).then_some(name)
+    }
+
+    /// Requests the PMID of a dynamic name.
+    fn pmid_of(&mut self, name: &str) -> Answer<Option<PmId>> {
+        let list = [(Node::Leaf, name.as_bytes())];
+        self.asker.ask(
+            name,
+            |out, from| encode_names(out, from, Statuses::Omitted, list),
+            |pdu| match pdu {
+                Pdu::Ids(ids) if ids.pmids().len() == 1 => Some(ids.pmids().next().flatten()),
+                _ => None,
+            },
+        )
     }
 
     /// Checks that help texts exist.
@@ -127,14 +144,22 @@ impl<C: Channel> Check<C> {
     fn text(&mut self, name: &str, subject: Subject, kind: TextKind) -> Answer<bool> {
         let request = TextReq::new(subject, kind);
         // The subject in the answer is not checked, because libpcp sends it in the host's byte order.
-        self.asker.ask(
+        let answer = self.asker.ask(
             name,
             |out, from| request.encode(out, from),
             |pdu| match pdu {
-                Pdu::Text(text) => Some(text.text.iter().any(|c| !c.is_ascii_whitespace() && *c != 0)),
+                Pdu::Text(Text { text, .. }) => {
+                    Some((text.iter().any(|c| !c.is_ascii_whitespace() && *c != 0), cut(text)))
+                }
                 _ => None,
             },
-        )
+        )?;
+        Some(answer.map(|(is_there, cut)| {
+            if let Some(detail) = cut {
+                self.asker.note(Rule::Nul, name, detail);
+            }
+            is_there
+        }))
     }
 }
 

@@ -84,7 +84,7 @@ pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: 
         indoms: BTreeMap::new(),
     };
     check.find_metrics(names);
-    check.find_unnamed();
+    check.find_unnamed(names.iter().any(|(_, pmid)| pmid.dynamic_root().is_some()));
     check.check_instances();
     check.check_help();
     let (values, without) = check.check_values();

@@ -48,6 +48,7 @@ rules! {
     AmbiguousName "ambiguous-name" "The names of instances differ before their first space.",
     Lookup "lookup" "The lookup of one instance agrees with the list of all instances.",
     ValueType "value-type" "Values have the type that the descriptor gives.",
+    Nul "nul-byte" "Texts have no NUL byte, at which clients end them: values, names of instances, help.",
     ValueInstance "value-instance" "Values have distinct instances of the domain; a singular metric has one value.",
     NoValue "no-value" "A metric with a descriptor can be fetched.",
     FailedValue "failed-value" "The fetch of a metric does not fail because of its type, a wrong instance or a panic.",

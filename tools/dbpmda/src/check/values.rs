@@ -6,6 +6,7 @@ use pcp_collector::Channel;
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::profile::{Profile, ProfileState};
+use pcp_pdu::result::RawValue;
 use pmapi::{Atom, Error, InDom, Inst, Semantics, Type};
 
 use super::asker::Answer;
@@ -87,6 +88,9 @@ impl<C: Channel> Check<C> {
                 let mut wrong = Vec::new();
                 let values = set.values().map(|(inst, raw)| match raw.atom(ty) {
                     Ok(atom) => {
+                        if let (Type::String, RawValue::Block(_, payload)) = (ty, raw) {
+                            wrong.extend(cut(payload).map(|detail| (Rule::Nul, detail)));
+                        }
                         wrong.extend(events::mistakes(atom, &types).into_iter().map(|detail| (Rule::Events, detail)));
                         (inst, number(atom))
                     }
@@ -187,11 +191,19 @@ impl<C: Channel> Check<C> {
     }
 }
 
+/// Returns how a text is cut at a NUL byte, for one that goes on after it. Agents in C may send more bytes than the text.
+pub(super) fn cut(text: &[u8]) -> Option<String> {
+    let end = text.iter().position(|byte| *byte == 0)?;
+    let is_cut = text[end..].iter().any(|byte| *byte != 0);
+    is_cut.then(|| format!("{:.40?} is read up to its NUL byte", String::from_utf8_lossy(text)))
+}
+
 /// Returns the mistake of the agent that an error in place of values shows. Other errors are normal, such as no value
 /// for now, or no access.
 fn mistake(code: Error) -> Option<&'static str> {
     match code {
-        Error::TYPE | Error::CONV => Some("a value has not the type of the metric"),
+        Error::TYPE => Some("a value has not the type of the metric"),
+        Error::CONV => Some("a text has a NUL byte, or a value has not the type of the metric"),
         Error::TRUNC => Some("a value does not fit into the type of the metric"),
         Error::SIGN => Some("a value is negative, and the type of the metric is unsigned"),
         Error::GENERIC => Some("an agent of pmda answers so after a panic, and its log has the place"),

@@ -60,6 +60,10 @@ flaws! {
     SameWord => AmbiguousName,
     NumberLookup => Lookup,
     NameLookup => Lookup,
+    NulInValue => Nul,
+    NulInName => Nul,
+    NulInHelp => Nul,
+    NulInParameter => Events,
     OtherType => ValueType,
     OtherSize => ValueType,
     UnknownInstance => ValueInstance,
@@ -124,6 +128,13 @@ pub(super) fn names() -> Vec<(String, PmId)> {
     .to_vec()
 }
 
+/// Replaces a text by one of the same length, if it is there.
+fn replace(bytes: &mut [u8], text: &[u8], by: &[u8]) {
+    if let Some(at) = bytes.windows(text.len()).position(|window| window == text) {
+        bytes[at..at + by.len()].copy_from_slice(by);
+    }
+}
+
 impl Fake {
     pub(super) fn new(flaw: Flaw) -> Fake {
         Fake {
@@ -158,6 +169,7 @@ impl Fake {
             Flaw::SameName => list.push((6, "two")),
             Flaw::NegativeInstance => list.push((-7, "seven")),
             Flaw::SameWord => list.push((6, "one large")),
+            Flaw::NulInName => list.push((6, "six\0ty")),
             _ => {}
         }
         list
@@ -196,6 +208,13 @@ impl Fake {
         }
         let (lists, blocks) = writer.seal(0, Changes::default())?;
         out.extend([lists, blocks].concat());
+        // The writer takes no NUL byte. Those behind a text are usual in C.
+        match self.flaw {
+            Flaw::NulInValue => replace(out, b"a name", b"a\0name"),
+            Flaw::None => replace(out, b"a name", b"a na\0\0"),
+            Flaw::NulInParameter => replace(out, b"a text", b"a\0text"),
+            _ => {}
+        }
         Ok(())
     }
 
@@ -219,6 +238,7 @@ impl Fake {
                 events.record(Stamp::now(), EventFlags::default())?;
                 match flaw {
                     Flaw::UnknownParameter => events.param(pmid("400.0.77"), Atom::U32(1))?,
+                    Flaw::NulInParameter => events.param(pmid("400.0.2"), Atom::String(b"a text"))?,
                     Flaw::ParameterType => events.param(pmid("400.0.0"), Atom::U32(1))?,
                     _ => events.param(pmid("400.0.0"), Atom::U64(1))?,
                 }
@@ -285,6 +305,7 @@ impl Fake {
         match (request.parse()?.0, self.flaw) {
             (Subject::Metric(_), Flaw::NoMetricHelp) | (Subject::InDom(_), Flaw::NoInDomHelp) => Err(Error::TEXT),
             (_, Flaw::EmptyHelp) => Ok(b""),
+            (_, Flaw::NulInHelp) => Ok(b"He\0lp"),
             _ => Ok(b"Help"),
         }
     }

@@ -72,19 +72,23 @@ fn what_is_said() {
     assert_eq!(only(Flaw::TakesText), "store: a.count: accepts a value of type STRING, not U64");
     assert_eq!(only(Flaw::TakesUnknown), "store: 400.4095.1023: accepts a value, but is not a metric");
     assert_eq!(only(Flaw::LabelOfOther), "labels: 400.1: labels for instance 99, not in the domain");
+    assert_eq!(only(Flaw::NulInValue), "nul-byte: a.name: \"a\\0name\\0\" is read up to its NUL byte");
+    assert_eq!(only(Flaw::NulInName), "nul-byte: 400.1: \"six\\0ty\" is read up to its NUL byte");
+    assert_eq!(only(Flaw::NulInParameter), "events: a.events: \"a\\0text\" is read up to its NUL byte");
     assert_eq!(only(Flaw::NoProfile), "profile: a.level: returns 0, but the profile has only 1");
 }
 
 /// A real agent with common mistakes.
 struct Bad;
 
-const BAD: [(&str, Type); 6] = [
+const BAD: [(&str, Type); 7] = [
     ("bad.good", Type::U32),
     ("bad.text", Type::U32),
     ("bad.wide", Type::U32),
     ("bad.negative", Type::U32),
     ("bad.panics", Type::U32),
     ("bad.absent", Type::U32),
+    ("bad.cut", Type::String),
 ];
 
 impl Agent for Bad {
@@ -105,6 +109,7 @@ impl Agent for Bad {
             3 => out.put(-1),
             4 => std::panic::panic_any("as the test wants it"),
             5 => Err(Error::VALUE),
+            6 => out.put("a\0b"),
             _ => out.put(7),
         }
     }
@@ -132,11 +137,13 @@ fn values_that_fail_are_named_with_the_reason() {
              the metric is unsigned)",
             "failed-value: bad.panics: Generic error, already reported above (an agent of pmda answers so after a panic, \
              and its log has the place)",
+            "failed-value: bad.cut: Impossible value or scale conversion (a text has a NUL byte, or a value has not the type \
+             of the metric)",
         ]
     );
     assert_eq!(
         report.to_string(),
-        "6 metrics, 1 value, 1 without a value (bad.absent: Missing metric value(s)), 4 breaches"
+        "7 metrics, 1 value, 1 without a value (bad.absent: Missing metric value(s)), 5 breaches"
     );
 }
 
