@@ -42,6 +42,11 @@ impl<'r> FetchedSet<'r> {
         self.pmid
     }
 
+    /// Returns whether the record has the metric, perhaps with an error or without values.
+    pub fn is_recorded(&self) -> bool {
+        self.set.is_some()
+    }
+
     /// Returns the error in place of values.
     pub fn error(&self) -> Option<Error> {
         self.set.and_then(|set| set.error)

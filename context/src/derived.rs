@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pcp_client::Sample;
 use pcp_derive::{
-    Definition, DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, OperandValues, Scope, Source,
-    UnknownNames,
+    Definition, DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, OperandValues, Presence, Scope,
+    Source, UnknownNames,
 };
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::RawValue;
@@ -64,6 +64,13 @@ struct Values<'b> {
 }
 
 impl Source for Values<'_> {
+    fn presence(&mut self, operand: &Operand) -> Presence {
+        match &*self.base {
+            Base::Archive(recorded) if recorded.absent.contains(&operand.desc.pmid) => Presence::Absent,
+            _ => Presence::Sampled,
+        }
+    }
+
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<(), Error> {
         self.operands.values(operand, load)
     }
@@ -189,7 +196,11 @@ impl Derived {
         let mut assembly = Assembly::default();
         for (pmid, id) in pmids.iter().zip(ids) {
             match id {
-                Some(id) => add(&mut assembly, *pmid, evaluator, id),
+                Some(id) if evaluator.is_current(id) || evaluator.desc(id).is_err() => {
+                    add(&mut assembly, *pmid, evaluator, id);
+                }
+                // The record lacks an operand.
+                Some(_) => assembly.add(*pmid, Ok(std::iter::empty())),
                 None => {
                     let set = wanted.binary_search(pmid).ok().and_then(|at| operands.last().set(at));
                     let values = set.map(|set| set.error.map_or_else(|| Ok(set.values()), Err));

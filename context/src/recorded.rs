@@ -1,6 +1,6 @@
 //! Contexts of archives.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pcp_archive::{Archive, ArchiveError, Cursor, Direction, Interpolation, Interpolator};
@@ -44,6 +44,8 @@ pub(crate) struct Recorded {
     pub(crate) time: Stamp,
     /// Time of the next interpolated sample.
     origin: Stamp,
+    /// Requested metrics that the last record did not have.
+    pub(crate) absent: HashSet<PmId>,
     names: HashMap<InDom, KnownInstances>,
 }
 
@@ -78,6 +80,7 @@ impl Recorded {
             grid: None,
             time: start,
             origin: start,
+            absent: HashSet::new(),
             names: HashMap::new(),
         }
     }
@@ -110,6 +113,7 @@ impl Recorded {
     }
 
     pub(crate) fn fetch(&mut self, pmids: &[PmId]) -> Result<Sample, ContextError> {
+        self.absent.clear();
         let sample = match self.mode {
             Mode::Interpolated { step } => self.interpolate(pmids, step)?,
             Mode::Backward => self.record(pmids, Direction::Backward)?,
@@ -125,6 +129,9 @@ impl Recorded {
         let mut assembly = Assembly::default();
         for set in fetched.sets() {
             assembly.add(set.pmid(), set.error().map_or_else(|| Ok(set.values()), Err));
+            if !set.is_recorded() {
+                self.absent.insert(set.pmid());
+            }
         }
         Ok(Some(assembly.sample(fetched.time)))
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Source;
 use super::data::{Buffers, Data, Number, Places};
 use super::expr::BinaryOp;
 use super::program::{Aggregate, Binary, Factor, Instance, Op, Pattern, Side, Slot, Step, Ternary};
 use super::select;
 use super::values::{Column, InstIds};
+use super::{Presence, Source};
 use pmapi::{Atom, Error, InDom, Inst, Units};
 
 /// Memory that all steps share.
@@ -35,9 +35,16 @@ pub(crate) struct Run<'a> {
 
 impl Run<'_> {
     pub(crate) fn step(&mut self, step: &mut Step) {
+        let presence = step.inputs().map(|slot| self.values(slot).presence).max().flatten();
         let Some(output) = self.slots.get_mut(step.output as usize) else { return };
+        output.presence = presence;
+        // Without an operand there is nothing to compute, and the history is left alone.
+        if presence == Some(Presence::Absent) {
+            return;
+        }
         let mut output = std::mem::replace(output, Column::new(pmapi::Type::U32));
         self.compute(&mut step.op, &mut output);
+        output.presence = presence;
         self.slots[step.output as usize] = output;
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::eval::{Run, Scratch};
 use super::program::{Bound, Operand, Root, Slot, Step};
 use super::values::{Column, InstIds, Load};
-use super::{BindError, Source, trace};
+use super::{BindError, Presence, Source, trace};
 use pmapi::{Desc, Error, InDom};
 
 /// Definitions bound to the metrics of a source, with the values of the last sample.
@@ -152,6 +152,17 @@ impl Evaluator {
         }
     }
 
+    /// Returns whether a definition of a plan has no operands. It is [current](Self::is_current) in each sample.
+    pub fn has_constant(&self, plan: &Plan) -> bool {
+        let mut depend = Vec::with_capacity(self.bound.len());
+        for definition in &self.bound {
+            let others = &definition.definitions;
+            let depends = others.iter().any(|other| depend.get(*other as usize) == Some(&true));
+            depend.push(depends || !definition.operands.is_empty());
+        }
+        plan.bound.iter().any(|at| depend.get(*at as usize) == Some(&false))
+    }
+
     /// Returns the metrics whose values a plan needs. The source must fetch all of them in one sample.
     pub fn operands_of(&self, plan: &Plan) -> impl Iterator<Item = &Operand> + Clone {
         plan.operands.iter().filter_map(|number| self.operands.get(*number as usize))
@@ -172,7 +183,9 @@ impl Evaluator {
             }
         }
         if trace::shows_values() {
-            for (id, (name, _)) in self.ids().zip(&self.definitions).filter(|(id, _)| self.plans(plan, *id)) {
+            for (id, (name, _)) in
+                self.ids().zip(&self.definitions).filter(|(id, _)| self.plans(plan, *id) && self.is_current(*id))
+            {
                 trace::evaluated(name, stamp, self.values(id));
             }
         }
@@ -186,6 +199,11 @@ impl Evaluator {
     fn load(&mut self, number: usize, source: &mut dyn Source) {
         let (Some(operand), Some(slot)) = (self.operands.get(number), self.operand_slots.get(number)) else { return };
         let Some(values) = self.slots.get_mut(*slot as usize) else { return };
+        let presence = source.presence(operand);
+        values.presence = Some(presence);
+        if presence != Presence::Sampled {
+            return;
+        }
         let mut load = Load::new(values, self.scratch.list());
         let result = source.values(operand, &mut load);
         let changed = load.finish(result);
@@ -199,7 +217,15 @@ impl Evaluator {
         }
     }
 
-    /// Returns the values of a definition in the last sample in which it was evaluated.
+    /// Returns whether the last sample had the operands of a definition of its plan. It had all of them, apart from those
+    /// that are [kept](Presence::Kept), and at least one. A definition without operands is current in each sample.
+    pub fn is_current(&self, id: DefinitionId) -> bool {
+        let values = self.root(id).ok().and_then(|root| self.slots.get(root.slot as usize));
+        values.is_some_and(|values| values.presence.is_none_or(|presence| presence == Presence::Sampled))
+    }
+
+    /// Returns the values of a definition in the last sample in which it was evaluated. They are not of that sample unless
+    /// the definition is [current](Self::is_current).
     ///
     /// # Errors
     /// `PM_ERR_BADDERIVE` if binding the definition failed, `PM_ERR_PMID` if the evaluator has no such definition.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Presence;
 use super::data::{Data, Number};
 use super::join::Join;
 use super::values::{Column, InstIds};
@@ -121,6 +122,10 @@ impl History {
     }
 
     fn remember(&mut self, of: &Column, stamp: Duration) {
+        // Values that are kept are those that the history has already, with the time of their sample.
+        if of.presence == Some(Presence::Kept) {
+            return;
+        }
         self.stamp = (!of.is_empty()).then_some(stamp);
         if std::mem::discriminant(&self.data) != std::mem::discriminant(&of.data) {
             self.data = Data::new(of.ty);

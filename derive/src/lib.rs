@@ -78,7 +78,8 @@
 //! * The rate of a metric that falls and is not a counter is negative, for all types. A difference for a rate wraps
 //!   around only for a counter of type `32`.
 //! * `delta` and `rate` start again after an error or a sample without values. Without time between two samples there
-//!   is no rate.
+//!   is no rate. A record of an archive that does not have their operand has no effect on them ([`Presence`]); libpcp
+//!   evaluates all metrics of a fetch in each record.
 //! * `delta` and `rate` of a selected instance, `metric[instance]`, have values; in libpcp they never have.
 //! * A constant whose type is not a number, from `meta=`, has no value but an error.
 //! * `matchinst` asks for the name of an instance once, and again only after the instance was absent from a sample.
@@ -145,7 +146,7 @@ pub use evaluator::{DefinitionId, Evaluator, Plan};
 pub use live::{Descs, Live, OperandValues};
 pub use program::Operand;
 pub use scope::Scope;
-pub use source::{Metadata, Missing, Source};
+pub use source::{Metadata, Missing, Presence, Source};
 pub use values::{Column, Load};
 
 /// Compiles the example of the README.

@@ -56,6 +56,27 @@ impl Step {
         matches!(self.op, Op::Delta { .. } | Op::Rate { .. })
     }
 
+    /// Returns the columns that the step reads.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = Slot> + use<> {
+        let inputs = match &self.op {
+            Op::NoNumber | Op::Repeat { .. } => [None; 3],
+            Op::Binary(binary) => [Some(binary.left.slot), Some(binary.right.slot), None],
+            Op::Neg { of }
+            | Op::Not { of }
+            | Op::Aggregate { of, .. }
+            | Op::Delta { of, .. }
+            | Op::Rate { of, .. }
+            | Op::Rescale { of, .. }
+            | Op::Instance { of, .. }
+            | Op::Pattern { of, .. } => [Some(*of), None, None],
+            Op::Ternary(ternary) => {
+                let arm = |arm: &Option<(Slot, Meta)>| arm.map(|(slot, _)| slot);
+                [Some(ternary.guard.0), arm(&ternary.left), arm(&ternary.right)]
+            }
+        };
+        inputs.into_iter().flatten()
+    }
+
     /// Forgets the previous sample.
     pub(crate) fn forget(&mut self) {
         if let Op::Delta { history, .. } | Op::Rate { history, .. } = &mut self.op {

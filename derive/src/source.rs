@@ -36,8 +36,29 @@ pub trait Metadata {
     }
 }
 
+/// Relation of an operand to a sample.
+///
+/// Samples of a pmcd have all operands. Records of an archive do not: a logging group has its own records, and some
+/// metrics are logged only once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Presence {
+    // The order counts: an operation has the largest value of its operands.
+    /// The sample does not have the operand, and the values of the last sample that has it hold.
+    Kept,
+    /// The sample has values of the operand, or an error in their place.
+    Sampled,
+    /// The sample does not have the operand.
+    Absent,
+}
+
 /// Source of values for evaluation.
 pub trait Source {
+    /// Returns whether the current sample has an operand. Evaluation calls [`Source::values`] only for operands that are
+    /// [`Sampled`](Presence::Sampled), as all operands are by default.
+    fn presence(&mut self, _operand: &Operand) -> Presence {
+        Presence::Sampled
+    }
+
     /// Adds the values of an operand in the current sample: its value set in the result of pmFetch(3).
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use super::Presence;
 use super::data::Data;
 use pmapi::{Atom, Error, Inst, OptionWord, Type};
 
@@ -41,6 +42,9 @@ pub struct Column {
     pub(crate) data: Data,
     pub(crate) ty: Type,
     pub(crate) status: Result<(), Error>,
+    /// Relation to the last sample, in which the column of an absent operand does not change. `None` if the values
+    /// depend on no operand.
+    pub(crate) presence: Option<Presence>,
 }
 
 /// Returns an empty column of type `U32`.
@@ -53,11 +57,11 @@ impl Default for Column {
 /// [`Clone::clone_from`] reuses the memory of a column of the same type.
 impl Clone for Column {
     fn clone(&self) -> Column {
-        Column { ids: Arc::clone(&self.ids), data: self.data.clone(), ty: self.ty, status: self.status }
+        Column { ids: Arc::clone(&self.ids), data: self.data.clone(), ..*self }
     }
 
     fn clone_from(&mut self, from: &Column) {
-        (self.ty, self.status) = (from.ty, from.status);
+        (self.ty, self.status, self.presence) = (from.ty, from.status, from.presence);
         if std::mem::discriminant(&self.data) == std::mem::discriminant(&from.data) {
             self.data.copy_from(&from.data, None);
         } else {
@@ -72,7 +76,7 @@ impl Clone for Column {
 impl Column {
     /// Returns an empty column.
     pub(crate) fn new(ty: Type) -> Column {
-        Column { ids: Arc::clone(InstIds::none()), data: Data::new(ty), ty, status: Ok(()) }
+        Column { ids: Arc::clone(InstIds::none()), data: Data::new(ty), ty, status: Ok(()), presence: None }
     }
 
     /// Returns the number of values; 0 if there is an error.

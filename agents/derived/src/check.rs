@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use pcp_archive::Archive;
 use pcp_client::{Context, HostSpec, Settings};
-use pcp_derive::{Column, Descs as HostDescs, Evaluator, Live, Operand, Source};
+use pcp_derive::{Column, Descs as HostDescs, Evaluator, Live, Plan, Source};
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::print::Print;
 use pmapi::{Atom, Desc, Domain, Error, Inst, escape};
@@ -16,7 +16,7 @@ use pmda::clap::ArgMatches;
 
 use crate::config::{Config, GroupConfig, NameSpace, Operands, Place, Problem, ROOT};
 use crate::operands::agents::Agents;
-use crate::recorded::{Descs, Recorded, Step};
+use crate::recorded::{Descs, Recorded, Step, Wanted};
 use crate::{metrics, write};
 
 /// Longest time that agents may take to start, and to answer the requests of one sample.
@@ -107,9 +107,10 @@ impl Report {
                 Ok((mut names, mut live)) => {
                     let evaluator = Evaluator::bind(definitions, &mut names, group.unknown_names());
                     let start = Instant::now();
-                    self.definitions(group, evaluator, sampling, &mut live, |live, operands| {
-                        live.take(operands.iter().copied()).map(|_| start.elapsed())
-                    });
+                    let take = |evaluator: &mut Evaluator, plan: &Plan, live: &mut Live| {
+                        live.take(evaluator.operands_of(plan)).map(|_| start.elapsed())
+                    };
+                    self.definitions(group, evaluator, sampling, &mut live, take, |_, _| ());
                 }
                 Err(e) => {
                     let place = Place { file: host.to_string().into(), line: 0 };
@@ -126,12 +127,13 @@ impl Report {
                 }
                 let evaluator = Evaluator::bind(definitions, &mut agents, group.unknown_names());
                 let start = Instant::now();
-                self.definitions(group, evaluator, sampling, &mut agents, |agents, operands| {
+                let take = |evaluator: &mut Evaluator, plan: &Plan, agents: &mut Agents| {
                     agents.begin(Instant::now() + PATIENCE);
                     // An agent that does not answer has an error in place of its values.
-                    agents.take(operands.iter().copied());
+                    agents.take(evaluator.operands_of(plan));
                     Ok(start.elapsed())
-                });
+                };
+                self.definitions(group, evaluator, sampling, &mut agents, take, |_, _| ());
             }
         }
     }
@@ -140,40 +142,54 @@ impl Report {
     fn recorded(&mut self, group: &GroupConfig, sampling: Sampling, archive: &Archive) {
         let evaluator = Evaluator::bind(&group.definitions, &mut Descs(archive), group.unknown_names());
         let sampling = Sampling { interval: Duration::ZERO, ..sampling };
-        self.definitions(group, evaluator, sampling, &mut Recorded::new(archive), |recorded, operands| {
-            let wanted = operands.iter().map(|operand| operand.desc.pmid).collect();
-            loop {
-                match recorded.next(&wanted)? {
-                    Step::Values => return Ok(recorded.elapsed()),
-                    Step::Mark => (),
-                    Step::End => return Err(Error::EOL),
-                }
+        let mut wanted = Wanted::default();
+        wanted.add(&evaluator, &evaluator.plan(evaluator.ids()));
+        let take = |evaluator: &mut Evaluator, plan: &Plan, recorded: &mut Recorded<'_>| loop {
+            match recorded.next(&wanted)? {
+                Step::Values => return Ok(recorded.elapsed()),
+                Step::Mark => evaluator.forget(plan),
+                Step::End => return Err(Error::EOL),
             }
-        });
+        };
+        self.definitions(group, evaluator, sampling, &mut Recorded::new(archive), take, Recorded::go_back);
     }
 
+    /// Samples a group by `take`, which returns the time of a sample, and adds its definitions. Each has the values of
+    /// the last sample that had its operands. `go_back` sets the time of the source for the names of its instances.
     fn definitions<S: Source>(
         &mut self,
         group: &GroupConfig,
         mut evaluator: Evaluator,
         sampling: Sampling,
         source: &mut S,
-        take: impl Fn(&mut S, &[&Operand]) -> Result<Duration, Error>,
+        take: impl Fn(&mut Evaluator, &Plan, &mut S) -> Result<Duration, Error>,
+        go_back: impl Fn(&mut S, Duration),
     ) {
         let plan = evaluator.plan(evaluator.ids());
-        let mut outcome = Ok(Duration::ZERO);
+        let mut outcome = Ok(());
+        let mut last: Vec<(Duration, Result<Column, Error>)> = Vec::new();
+        last.resize_with(evaluator.len(), || (Duration::ZERO, Ok(Column::default())));
         for sample in 0..sampling.count {
             sleep(if sample > 0 { sampling.interval } else { Duration::ZERO });
-            outcome = take(source, &evaluator.operands_of(&plan).collect::<Vec<_>>());
-            if let Ok(time) = outcome {
-                evaluator.evaluate(&plan, time, source);
+            match take(&mut evaluator, &plan, source) {
+                Ok(time) => {
+                    outcome = Ok(());
+                    evaluator.evaluate(&plan, time, source);
+                    let current = last.iter_mut().zip(evaluator.ids()).filter(|(_, id)| evaluator.is_current(*id));
+                    current.for_each(|(last, id)| *last = (time, evaluator.values(id).cloned()));
+                }
+                // The archive has fewer samples.
+                Err(Error::EOL) if sample > 0 => break,
+                Err(e) => outcome = Err(e),
             }
         }
         for (id, definition, desc) in metrics::shown(group, &evaluator) {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let values = outcome.and_then(|_| evaluator.values(id));
+                    let Some((time, values)) = last.get(id.index()) else { continue };
+                    go_back(source, *time);
+                    let values = outcome.and(values.as_ref().map_err(|e| *e));
                     let values = (sampling.count > 0).then(|| values.map(|values| shown(values, &desc, source)));
                     let Some(place) = group.place(name).cloned() else { continue };
                     let good = Good { place, name: name.to_owned(), shown: group.name_of(name), desc, values };

@@ -1,6 +1,6 @@
 //! Option `--write`: evaluates definitions over an archive, and writes the metrics to a new one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use pmda::clap::ArgMatches;
 
 use crate::config::{Config, GroupConfig, NameSpace};
 use crate::metrics::{Metric, Metrics};
-use crate::recorded::{Descs, Recorded, Step};
+use crate::recorded::{Descs, Recorded, Step, Wanted};
 
 /// Instance domains of the new archive, by the domains of the old archive that they replace.
 type OwnInDoms = BTreeMap<InDom, InDom>;
@@ -27,7 +27,6 @@ const ITEMS: usize = 1024;
 struct Part {
     evaluator: Evaluator,
     plan: Plan,
-    operands: Vec<PmId>,
     metrics: Vec<(PmId, Metric)>,
 }
 
@@ -109,7 +108,6 @@ fn bind(groups: &[GroupConfig], domain: Domain, archive: &Archive) -> Result<Vec
         let found = Metrics::new(group, &evaluator);
         found.bad.iter().for_each(|bad| escape::eprint(format_args!("{}\n", bad.message)));
         let plan = evaluator.plan(found.good.iter().map(|metric| metric.id));
-        let operands = evaluator.operands_of(&plan).map(|operand| operand.desc.pmid).collect();
         let mut metrics = Vec::with_capacity(found.good.len());
         for metric in found.good {
             let cluster = u16::try_from(serial / ITEMS).ok().filter(|cluster| *cluster < 1 << 12);
@@ -117,7 +115,7 @@ fn bind(groups: &[GroupConfig], domain: Domain, archive: &Archive) -> Result<Vec
             serial += 1;
             metrics.push((PmId::new(domain, item), metric));
         }
-        parts.push(Part { evaluator, plan, operands, metrics });
+        parts.push(Part { evaluator, plan, metrics });
     }
     Ok(parts)
 }
@@ -146,7 +144,8 @@ fn copy(
     (archive, indoms): (&Archive, &OwnInDoms),
     writer: &mut Writer,
 ) -> Result<u64, Box<dyn std::error::Error>> {
-    let wanted: HashSet<PmId> = parts.iter().flat_map(|part| part.operands.iter().copied()).collect();
+    let mut wanted = Wanted::default();
+    parts.iter().for_each(|part| wanted.add(&part.evaluator, &part.plan));
     let mut domains = Domains::new(archive, indoms);
     let (mut recorded, mut values, mut written) = (Recorded::new(archive), ResultWriter::new(), 0);
     loop {
@@ -166,9 +165,6 @@ fn copy(
                 values.begin();
                 let mut count = 0;
                 for part in &mut parts {
-                    if !part.operands.iter().any(|pmid| recorded.has(*pmid)) {
-                        continue;
-                    }
                     part.evaluator.evaluate(&part.plan, recorded.elapsed(), &mut recorded);
                     count += put(part, &mut values)?;
                 }
@@ -181,10 +177,10 @@ fn copy(
     }
 }
 
-/// Adds the values of a group's metrics, and returns the number of metrics that have values.
+/// Adds the values of a group's metrics in a record, and returns the number of metrics that have values.
 fn put(part: &Part, values: &mut ResultWriter) -> pmapi::Result<usize> {
     let mut count = 0;
-    for (pmid, metric) in &part.metrics {
+    for (pmid, metric) in part.metrics.iter().filter(|(_, metric)| part.evaluator.is_current(metric.id)) {
         let Ok(column) = part.evaluator.values(metric.id) else { continue };
         if column.is_empty() {
             continue;
