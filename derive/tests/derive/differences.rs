@@ -1,6 +1,8 @@
 //! Differences from libpcp: each entry of the list in the documentation of `pcp_derive`.
 
-use pcp_derive::{BindError, DefinitionId, Definitions, Evaluator, Scope, UnknownNames};
+use std::time::Duration;
+
+use pcp_derive::{BindError, DefinitionId, Definitions, Evaluator, Presence, Scope, UnknownNames};
 use pmapi::{Error, Semantics, Type, Units};
 
 use crate::table::{One, Table};
@@ -126,6 +128,40 @@ fn the_rate_of_counters() {
     assert_eq!((counter.at(2.0, &table), wraps.at(2.0, &table)), (Ok(vec![]), Ok(vec![(0, 1.0)])));
     table.set("counter", &[(0, 4500.0)]);
     assert_eq!(counter.at(3.0, &table), Ok(vec![(0, 0.5)]));
+}
+
+/// A record of an archive that lacks an operand has no effect on its difference. A value that is kept has no difference.
+#[test]
+fn without_its_operand_a_difference_is_left_alone() {
+    use Presence::{Absent, Kept, Sampled};
+    let mut table = table();
+    let expressions =
+        [("change", "delta(bytes)"), ("step", "delta(ncpu)"), ("both", "step + 10 * ncpu + delta(other)")];
+    let mut definitions = Definitions::new(Scope::Global);
+    expressions.iter().for_each(|(name, expression)| _ = definitions.register(name, expression).unwrap());
+    let mut evaluator = Evaluator::bind(&definitions, &mut &table, UnknownNames::Refused);
+    let plan = evaluator.plan(evaluator.ids());
+    let mut sample = |second: u32, presence: [Presence; 2]| -> Vec<Option<String>> {
+        let number = f64::from(second);
+        for (name, presence) in ["bytes", "ncpu"].into_iter().zip(presence) {
+            table.presence(name, presence);
+            if presence == Sampled {
+                table.set(name, &[(0, number)]);
+            }
+        }
+        table.set("other", &[(1, number)]);
+        evaluator.evaluate(&plan, Duration::from_secs(second.into()), &mut &table);
+        let values = |id| {
+            let values = evaluator.values(id).unwrap().iter();
+            evaluator.is_current(id).then(|| values.map(|(_, value)| value.to_string()).collect())
+        };
+        evaluator.ids().map(values).collect()
+    };
+    let found = |values: [Option<&str>; 3]| values.map(|value| value.map(str::to_owned));
+    assert_eq!(sample(1, [Sampled, Sampled]), found([Some(""), Some(""), Some("")]));
+    assert_eq!(sample(2, [Absent, Kept]), found([None, None, Some("11")]));
+    assert_eq!(sample(4, [Sampled, Absent]), found([Some("3"), None, None]));
+    assert_eq!(sample(7, [Absent, Sampled]), found([None, Some("6"), Some("79")]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Metrics made up for a test.
 
 use pcp_derive::{
-    DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Scope, Source, UnknownNames,
+    DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Presence, Scope, Source, UnknownNames,
 };
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use std::collections::BTreeMap;
@@ -11,6 +11,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Table {
     metrics: BTreeMap<String, (Desc, Numbers)>,
+    /// Metrics that the sample does not have.
+    missing: BTreeMap<String, Presence>,
 }
 
 /// Values by instance, or an error.
@@ -35,6 +37,11 @@ impl Table {
         self.metrics.get_mut(name).unwrap().1 = Ok(values.to_vec());
     }
 
+    /// Sets whether the sample has a metric.
+    pub(crate) fn presence(&mut self, name: &str, presence: Presence) {
+        self.missing.insert(name.to_owned(), presence);
+    }
+
     pub(crate) fn fail(&mut self, name: &str, error: Error) {
         self.metrics.get_mut(name).unwrap().1 = Err(error);
     }
@@ -47,6 +54,10 @@ impl Metadata for &Table {
 }
 
 impl Source for &Table {
+    fn presence(&mut self, operand: &Operand) -> Presence {
+        self.missing.get(&*operand.name).copied().unwrap_or(Presence::Sampled)
+    }
+
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<(), Error> {
         let (desc, values) = &self.metrics[&*operand.name];
         for (inst, value) in values.as_ref().map_err(|error| *error)? {
