@@ -15,6 +15,10 @@ use crate::process::reap;
 use crate::{Collector, Error, Process, Result, Stream, isolate};
 
 /// The way to start and reach an agent, like a line of `pmcd.conf`.
+///
+/// The agent has the environment of the command, and uses the directories that it names. A test sets at least
+/// `PCP_VAR_DIR`, or else the agent's instance numbers are those of the PCP of this host. [`Local`](crate::Local) has
+/// directories of its own.
 #[derive(Debug)]
 pub struct Launch {
     address: Option<Address>,

@@ -1,26 +1,84 @@
 //! An agent within this process, for tests and for programs that embed one.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::time::Duration;
+use std::{fs, io};
 
 use pcp_pdu::{Frames, Header};
-use pmapi::{Error, PmId, Result};
+use pmapi::{Config, Error, PmId, Result};
+use tempfile::TempDir;
 
 use pmda::{Agent, Engine, EngineBuilder, Reply, SetupError};
 
 use crate::{Channel, Collector};
 
 /// A channel to an agent in this process. Every request is encoded, answered and decoded as over a pipe.
+///
+/// Unless [the builder](EngineBuilder::config) of [`Local::start`] has a configuration, the agent has directories of its
+/// own, as on a host where it is not installed. They are empty, and are removed with the channel. So a test does not depend
+/// on the files of an installed agent, and does not write to them: `PCP_VAR_DIR` (instance numbers), `PCP_SYSCONF_DIR`
+/// (configuration), `PCP_PMDAS_DIR`, `PCP_LOG_DIR`, `PCP_RUN_DIR` and `PCP_TMP_DIR`. The other variables are those of this
+/// host.
+///
+/// A test that is about the installed configuration names it:
+///
+/// ```
+/// # use pmda::prelude::*;
+/// # struct Mine;
+/// # impl Agent for Mine {
+/// #     const NAME: &'static str = "mine";
+/// #     const DOMAIN: u16 = 400;
+/// #     fn new(setup: &mut Setup) -> Start<Self> {
+/// #         setup.metric("mine.answer", Item::new(0, 0), Type::U32);
+/// #         Ok(Mine)
+/// #     }
+/// #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+/// #         out.put(42)
+/// #     }
+/// # }
+/// use pcp_collector::{Collector, Local};
+/// use pmda::Engine;
+/// use pmda::pmapi::Config;
+///
+/// let mine = Collector::new(Local::<Mine>::start(Engine::builder().config(Config::load()))?);
+/// # Ok::<(), pmda::Failure>(())
+/// ```
 #[derive(Debug)]
 pub struct Local<A> {
     engine: Engine<A>,
     frames: Frames,
     replies: VecDeque<Vec<u8>>,
     open: bool,
+    /// Directories of an agent without a configuration of its own. Removed after the agent, which may write when it is
+    /// dropped.
+    _scratch: Option<TempDir>,
+}
+
+/// Variables of the directories where agents read and write files.
+const DIRECTORIES: [(&str, &str); 6] = [
+    ("PCP_VAR_DIR", "var"),
+    ("PCP_SYSCONF_DIR", "etc"),
+    ("PCP_PMDAS_DIR", "pmdas"),
+    ("PCP_LOG_DIR", "log"),
+    ("PCP_RUN_DIR", "run"),
+    ("PCP_TMP_DIR", "tmp"),
+];
+
+/// Creates the directories of an agent that is not installed, and its configuration.
+fn scratch() -> io::Result<(TempDir, Config)> {
+    let top = tempfile::Builder::new().prefix("pcp-local.").tempdir()?;
+    for (_, name) in DIRECTORIES {
+        fs::create_dir(top.path().join(name))?;
+    }
+    fs::create_dir_all(top.path().join("var/config/pmda"))?;
+    let variables = DIRECTORIES.map(|(variable, name)| (OsString::from(variable), top.path().join(name).into()));
+    let config = Config::load().with(variables);
+    Ok((top, config))
 }
 
 impl<A: Agent> Local<A> {
-    /// Starts an agent under its own name and domain, with PCP's configuration of this host.
+    /// Starts an agent under its own name and domain, with directories of its own.
     ///
     /// # Errors
     /// The errors of [`Local::start`].
@@ -31,12 +89,20 @@ impl<A: Agent> Local<A> {
     /// Starts the agent of a builder.
     ///
     /// # Errors
-    /// A [`SetupError`]: the errors of [`Agent::new`] and [`Agent::open`], or mistakes in the declarations.
-    pub fn start(builder: EngineBuilder<A>) -> Result<Self, SetupError> {
+    /// A [`SetupError`]: the errors of [`Agent::new`] and [`Agent::open`], mistakes in the declarations, or no place for
+    /// the agent's directories.
+    pub fn start(mut builder: EngineBuilder<A>) -> Result<Self, SetupError> {
+        let mut top = None;
+        if !builder.has_config() {
+            let failed = |e| SetupError::Agent(format!("no directories for the agent: {e}").into());
+            let (dir, config) = scratch().map_err(failed)?;
+            builder = builder.config(config);
+            top = Some(dir);
+        }
         let mut engine = builder.build()?;
         engine.trust_collector();
         engine.agent_mut().open()?;
-        Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true })
+        Ok(Local { engine, frames: Frames::new(), replies: VecDeque::new(), open: true, _scratch: top })
     }
 
     /// Starts an agent with [`Local::new`], and returns a collector that sends it requests.

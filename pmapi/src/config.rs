@@ -106,6 +106,11 @@ impl Config {
         Config { env: env.into_iter().collect(), file: Arc::new(File::new(text)) }
     }
 
+    /// Returns this configuration with other values for some variables, for instance for the directories of a test.
+    pub fn with(&self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Config {
+        Config { env: self.env.iter().cloned().chain(variables).collect(), file: self.file.clone() }
+    }
+
     /// Returns the path of `pcp.conf`: `$PCP_CONF`, otherwise `$PCP_DIR/etc/pcp.conf`, otherwise `/etc/pcp.conf`, or
     /// `/usr/local/etc/pcp.conf` when only that one exists.
     pub fn path() -> PathBuf {
@@ -231,6 +236,9 @@ mod tests {
         assert_eq!(var("PCP_F"), Some("only"));
         assert_eq!(var("# PCP_A"), None);
         assert_eq!(config(text, &[]).var("PCP_D").unwrap().as_bytes(), b"a=b");
+        let c = c.with([("PCP_A".into(), "2".into()), ("PCP_D".into(), "other".into())]);
+        assert_eq!((c.var("PCP_A"), c.var("PCP_D")), (Some("2".as_ref()), Some("other".as_ref())));
+        assert_eq!((c.var("PCP_F"), c.var("PCP_E")), (Some("only".as_ref()), Some("".as_ref())));
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl<A: Agent> EngineBuilder<A> {
         self
     }
 
+    /// Returns whether a configuration has been set with [`EngineBuilder::config`].
+    pub fn has_config(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// Sets the values of [the agent's own options](Agent::options), in place of their defaults.
     pub fn options(mut self, options: ArgMatches) -> EngineBuilder<A> {
         self.options = Some(options);

@@ -3,5 +3,6 @@
 mod c_agents;
 mod fake;
 mod launch;
+mod local;
 mod requests;
 mod rubbish;
