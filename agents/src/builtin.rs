@@ -1,6 +1,6 @@
 //! Agents of this repository. Each agent is this program, started again with other arguments.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -108,19 +108,12 @@ pub(crate) fn agent(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode
 
 /// Plans the start of an agent with its files in `scratch`, so that an installed PCP is not changed.
 pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
-    let (pmdas, var) = (scratch.join("pmdas"), scratch.join("var"));
+    let pmdas = scratch.join("pmdas");
     let dir = pmdas.join(agent.name);
-    fs::create_dir_all(var.join("config/pmda"))?;
     fs::create_dir_all(&dir)?;
-    let places = [
-        ("PCP_PMDAS_DIR", pmdas),
-        ("PCP_VAR_DIR", var),
-        // Applications write their files for an agent to the usual directory.
-        ("PCP_TMP_DIR", Config::load().tmp_dir()),
-    ];
-    let places = places.map(|(name, path)| (OsString::from(name), path.into_os_string()));
-    let text = file::read(&Config::path(), file::TEXT_LIMIT).unwrap_or_default();
-    let config = Config::new(&text, std::env::vars_os().chain(places.clone()));
+    let mut places = pcp_view::trial(scratch)?.to_vec();
+    places.push((OsStr::new("PCP_PMDAS_DIR"), pmdas));
+    let config = Config::load().with(places.iter().map(|(name, path)| ((*name).to_owned(), path.into())));
 
     let (schema, names) = agent.names(config.clone())?;
     for (file, text) in schema.files() {

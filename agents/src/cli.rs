@@ -85,21 +85,25 @@ impl Options {
             }
         }
         if !self.command.is_empty() {
-            let names = self.pmns.clone().map_or_else(|| own_names(&self.command, scratch), Ok)?;
-            plans.push(Plan::with_names(&self.command, &names, scratch)?);
+            let command = || -> Result<Command, Failure> {
+                let (program, args) = self.command.split_first().ok_or("no command")?;
+                let mut command = Command::new(program);
+                command.args(args).envs(pcp_view::trial(scratch)?);
+                Ok(command)
+            };
+            let names = self.pmns.clone().map_or_else(|| own_names(command()?, scratch), Ok)?;
+            plans.push(Plan::with_names(command()?, &names, scratch)?);
         }
         Ok(plans)
     }
 }
 
 /// Makes an agent of this framework write its directory. Returns the file of its names.
-fn own_names(command: &[OsString], scratch: &Path) -> Result<PathBuf, Failure> {
-    let (program, args) = command.split_first().ok_or("no command")?;
+fn own_names(mut write: Command, scratch: &Path) -> Result<PathBuf, Failure> {
     let dir = scratch.join("written");
-    let mut write = Command::new(program);
-    write.args(args).arg("--write-pmda").arg(&dir);
-    let ended = write.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let program = program.display();
+    let ended =
+        write.arg("--write-pmda").arg(&dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let program = write.get_program().display();
     match ended {
         Err(e) => Err(format!("{program}: {e}").into()),
         Ok(status) if status.success() && dir.join("root").exists() => Ok(dir.join("root")),

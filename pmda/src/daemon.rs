@@ -142,10 +142,13 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds
     Ok(session.serve(&mut engine, if options.not_ready { Startup::NotReady } else { Startup::Ready })?)
 }
 
-/// Writes files. An error, and also a panic of the agent's code, becomes a line on standard error.
+/// Writes files. An error, and also a panic of the agent's code, becomes a line on standard error. The log of
+/// [`Agent::new`], which may have the cause of the error, precedes it.
 fn written<A: Agent>(options: &Options) -> ExitCode {
+    log::subscribe(&options.program, options.debug);
     log::panics();
     let outcome = log::catch(|| write::<A>(options));
+    log::finish();
     match outcome.unwrap_or_else(|panic| Err(format!("the agent panicked{panic}").into())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

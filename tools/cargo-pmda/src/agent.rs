@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::unistd::{User, geteuid};
-use pcp_view::{Failure, Plan};
+use pcp_view::{Failure, Plan, trial};
 use pmapi::Config;
 use pmapi::escape::{self, Output};
 use tempfile::TempDir;
@@ -23,16 +23,15 @@ use crate::package::Package;
 pub(crate) fn run(run: &Run) -> Result<ExitCode, Failure> {
     let package = Package::find(&run.build.selection)?;
     let binary = package.build(&run.build, "dev")?;
-    let mut command = vec![binary.clone().into_os_string()];
-    command.extend(as_user(OsStr::new("-"))?);
-    command.extend(run.args.iter().cloned());
     let logs = package.target.join("pmda");
     fs::create_dir_all(&logs).map_err(|e| format!("{}: {e}", logs.display()))?;
     pcp_view::show(&run.view, |scratch| {
         let dir = scratch.join("written");
-        written(&binary, &run.args, &dir)?;
+        tried(&binary, &run.args, &dir, scratch)?;
+        let mut command = Command::new(&binary);
+        command.args(as_user(OsStr::new("-"))?).args(&run.args).envs(trial(scratch)?);
         // The log, which is the agent's standard error, stays there after the run.
-        Ok(vec![Plan::with_names(&command, &dir.join("root"), &logs)?])
+        Ok(vec![Plan::with_names(command, &dir.join("root"), &logs)?])
     })
 }
 
@@ -43,7 +42,7 @@ pub(crate) fn check(check: &Check) -> Result<ExitCode, Failure> {
     let binary = package.build(&check.build, "dev")?;
     let scratch = scratch()?;
     let dir = scratch.path().join("written");
-    written(&binary, &check.args, &dir)?;
+    tried(&binary, &check.args, &dir, scratch.path())?;
     let log = scratch.path().join("log");
     // The agent replaces this file.
     File::create(&log)?;
@@ -55,6 +54,14 @@ pub(crate) fn check(check: &Check) -> Result<ExitCode, Failure> {
     if check.store {
         words.push("--store".into());
     }
+    // The agent is the only process with these variables.
+    words.push("env".into());
+    words.extend(trial(scratch.path())?.map(|(name, path)| {
+        let mut word = name.to_owned();
+        word.push("=");
+        word.push(path);
+        word
+    }));
     words.push(binary.into_os_string());
     words.extend(as_user(log.as_os_str())?);
     words.extend(check.args.iter().cloned());
@@ -87,7 +94,13 @@ const MOST_LINES: usize = 20;
 fn print_log(log: &Path, all: bool) -> io::Result<()> {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let lines = distinct(text.lines().filter(|line| all || is_trouble(line)));
+    let lines: Vec<_> = text.lines().filter(|line| all || is_trouble(line)).collect();
+    print_lines(&lines, if all { "" } else { " has warnings" })
+}
+
+/// Prints the last lines of a log, below a line that says what it has.
+fn print_lines(lines: &[&str], has: &str) -> io::Result<()> {
+    let lines = distinct(lines.iter().copied());
     let (last, before) = match lines.len().checked_sub(MOST_LINES) {
         Some(before @ 1..) => (&lines[before..], format!(", without {before} lines before")),
         _ => (&lines[..], String::new()),
@@ -96,7 +109,7 @@ fn print_log(log: &Path, all: bool) -> io::Result<()> {
         return Ok(());
     }
     let mut out = Output::to(io::stderr().lock());
-    writeln!(out, "The agent's log{}{before}:", if all { "" } else { " has warnings" })?;
+    writeln!(out, "The agent's log{has}{before}:")?;
     last.iter().try_for_each(|(line, times)| match times {
         1 => writeln!(out, "  {line}"),
         _ => writeln!(out, "  {line} ({times} times)"),
@@ -119,6 +132,11 @@ fn distinct<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
         }
     }
     found
+}
+
+/// Returns whether a line is one of a log, which begins with a time in brackets.
+fn is_logged(line: &str) -> bool {
+    line.starts_with('[') && line.contains("] ")
 }
 
 /// Returns whether a line of a log, `[time] program(pid) Severity: text`, is a warning or an error.
@@ -165,7 +183,7 @@ fn print(of: &Print, text: impl FnOnce(&Path) -> Result<String, Failure>) -> Res
     let binary = Package::find(&of.build.selection)?.build(&of.build, "dev")?;
     let scratch = scratch()?;
     let dir = scratch.path().join("written");
-    written(&binary, &of.args, &dir)?;
+    tried(&binary, &of.args, &dir, scratch.path())?;
     let text = text(&dir)?;
     match Output::to(io::stdout().lock()).write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
@@ -189,14 +207,47 @@ impl fmt::Display for Printed {
 
 impl Error for Printed {}
 
+/// Makes an agent write its directory in a trial, which does not read or change the state of the installed PCP.
+///
+/// # Errors
+/// Those of [`written`].
+pub(crate) fn tried(binary: &Path, args: &[OsString], dir: &Path, scratch: &Path) -> Result<(), Failure> {
+    let mut command = Command::new(binary);
+    command.args(args).envs(trial(scratch)?);
+    written(command, dir).map_err(Refused::explained)
+}
+
+/// An agent has not written its directory.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    reason: Failure,
+    /// The agent's log, which may have the cause.
+    log: Vec<String>,
+}
+
+impl Refused {
+    /// Prints the log. Returns the reason.
+    pub(crate) fn explained(self) -> Failure {
+        let log: Vec<_> = self.log.iter().map(String::as_str).collect();
+        let _ = print_lines(&log, "");
+        self.reason
+    }
+}
+
+impl<E: Into<Failure>> From<E> for Refused {
+    fn from(reason: E) -> Refused {
+        Refused { reason: reason.into(), log: Vec::new() }
+    }
+}
+
 /// Makes an agent write its directory.
 ///
 /// # Errors
 /// The agent's message, for example about its options. [`Printed`] if an option makes the agent print a text and exit.
-pub(crate) fn written(binary: &Path, args: &[OsString], dir: &Path) -> Result<(), Failure> {
-    let mut command = Command::new(binary);
-    command.args(args).arg("--write-pmda").arg(dir).stdin(Stdio::null());
-    let name = binary.display();
+pub(crate) fn written(mut command: Command, dir: &Path) -> Result<(), Refused> {
+    command.arg("--write-pmda").arg(dir).stdin(Stdio::null());
+    let name = command.get_program().to_owned();
+    let name = Path::new(&name).display();
     let ended = command.output().map_err(|e| format!("{name}: {e}"))?;
     if ended.status.success() && dir.join("root").exists() {
         return Ok(());
@@ -205,11 +256,12 @@ pub(crate) fn written(binary: &Path, args: &[OsString], dir: &Path) -> Result<()
         return Err(Printed(String::from_utf8_lossy(&ended.stdout).into_owned()).into());
     }
     let said = String::from_utf8_lossy(&ended.stderr);
+    let lines = said.lines().filter(|line| !line.is_empty()).map(str::to_owned);
+    let (log, said): (Vec<_>, Vec<_>) = lines.partition(|line| is_logged(line));
     // An agent prints the reason first, and then its usage.
-    match said.trim().lines().next() {
-        Some(said) => Err(said.into()),
-        None => Err(format!("{name} does not write the directory of an agent ({})", ended.status).into()),
-    }
+    let first = said.into_iter().next();
+    let reason = first.unwrap_or_else(|| format!("{name} does not write the directory of an agent ({})", ended.status));
+    Err(Refused { reason: reason.into(), log })
 }
 
 /// Returns the options that make an agent write its log to a file, and run as the current user. As root it would

@@ -39,12 +39,13 @@ pub(crate) enum Task {
     New(New),
     /// Build the agent in this folder and show its live metrics; needs no PCP
     ///
-    /// The agent's log is pmda/NAME.log in cargo's target folder.
+    /// The agent's log is pmda/NAME.log in cargo's target folder. The agent reads the configuration of this host, but its
+    /// instance numbers are not those of the installed PCP, and are gone after the run.
     Run(Run),
     /// Build the agent in this folder and check it against the rules of PCP, as dbpmda check does
     ///
     /// A panic of any thread is a breach. If a rule is broken, the last lines of the agent's log follow. Names of metrics
-    /// that do not begin with the agent's name are a warning.
+    /// that do not begin with the agent's name are a warning. As in a run, the agent's instance numbers are its own.
     Check(Check),
     /// Build the agent in this folder and install it into the PCP of this host
     ///

@@ -39,7 +39,9 @@ pub(crate) fn write(contents: &Contents<'_>, scratch: &Path, output: &Path) -> R
     let place = format!("usr/lib/{package}");
     let dir = top.join(&place);
     fs::create_dir_all(dir.parent().unwrap_or(&dir))?;
-    agent::written(contents.binary, contents.written_with, &dir)?;
+    // Names may depend on the agent's options.
+    let options = [contents.written_with, contents.args].concat();
+    agent::tried(contents.binary, &options, &dir, &scratch.join("trial"))?;
     let name = installed_name(&dir)?;
     // Another version of the package may have another name.
     let words = Words { place: &place, name: &name, install: &shell(contents.install)?, args: &shell(contents.args)? };

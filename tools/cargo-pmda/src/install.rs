@@ -1,12 +1,16 @@
 //! Installs the agent in a folder into the PCP of this host, and removes it.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use nix::unistd::geteuid;
 use pcp_view::Failure;
 use pmapi::{Config, escape};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::agent;
 use crate::cli::{Install, Remove, Transport};
@@ -48,13 +52,46 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
         escape::print(format_args!("{}\n", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    args.extend(install.args.iter().cloned());
-    agent::written(&binary, &args, &dir)?;
+    let kept = if install.clears || !install.args.is_empty() {
+        Vec::new()
+    } else {
+        let name = install.name.as_deref().unwrap_or_else(|| package.agent());
+        kept(&Config::load().pmdas_dir().join(name))
+    };
+    write(&binary, &args, install, &kept, &dir)?;
     if install.clears || !install.args.is_empty() {
         words.push("--".into());
         words.extend(install.args.iter().cloned());
     }
     as_root(&dir.join("Install"), &words)
+}
+
+/// Makes the agent write its directory. Its names may depend on its options, here those of the last installation if there
+/// are no others, on its domain, and on the installed configuration and numbers. The script Install decides about the
+/// options.
+fn write(binary: &Path, args: &[OsString], install: &Install, kept: &[OsString], dir: &Path) -> Result<(), Failure> {
+    let domain: Vec<_> = install.domain.iter().flat_map(|n| ["-d".into(), OsString::from(n.to_string())]).collect();
+    let written = |more: &[&[OsString]]| {
+        let mut command = Command::new(binary);
+        command.args(args).args(more.iter().copied().flatten());
+        agent::written(command, dir)
+    };
+    written(&[&install.args])
+        .or_else(|first| written(&[&domain, &install.args]).map_err(|_| first))
+        .or_else(|first| if kept.is_empty() { Err(first) } else { written(&[kept, &domain]).map_err(|_| first) })
+        .map_err(agent::Refused::explained)
+}
+
+/// Returns the agent's options of the last installation, which Install keeps in a file of the agent's directory, with the domain
+/// that the agent has there.
+fn kept(dir: &Path) -> Vec<OsString> {
+    let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+    let arguments = read("arguments.conf");
+    let lines = arguments.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
+    let header = read("domain.h");
+    let domain = header.split_whitespace().nth(2).filter(|_| !words.is_empty());
+    domain.into_iter().flat_map(|domain| ["-d", domain]).chain(words).map(OsString::from).collect()
 }
 
 /// Runs the script Remove of the installed agent.
@@ -101,8 +138,29 @@ fn as_root(script: &Path, words: &[OsString]) -> Result<ExitCode, Failure> {
         escape::eprint("Only root can change the PCP of this host: running sudo\n");
         command.args(["--", "sh"]);
     }
+    // The terminal sends signals to the script, too, which says what it leaves. This process waits for it.
+    let received = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, received.clone())?;
+    }
     let status = command.arg(script).args(words).status();
     let program = command.get_program().to_string_lossy().into_owned();
     let status = status.map_err(|e| format!("{program}: {e}; run this command as root"))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_the_last_installation_have_its_domain() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(kept(dir.path()).is_empty());
+        fs::write(dir.path().join("domain.h"), "#define REPLAY 406\n").unwrap();
+        fs::write(dir.path().join("arguments.conf"), "# Arguments\n\n").unwrap();
+        assert!(kept(dir.path()).is_empty());
+        fs::write(dir.path().join("arguments.conf"), "# Arguments\n-a /srv/x\n  --speed 2\n").unwrap();
+        assert_eq!(kept(dir.path()), ["-d", "406", "-a", "/srv/x", "--speed", "2"]);
+    }
 }

@@ -159,6 +159,7 @@ fn names_warnings_and_panics(dir: &Path, name: &str, good: &str, start: &str) {
     fs::write(&file, good.replace("LIMIT => out.put(self.limit)", "LIMIT => panic!(\"no limit\")")).unwrap();
     let shown = succeeds(pmda(dir, &["run", "-s", "1"]));
     assert!(shown.contains("Error: the fetch panicked at src/lib.rs:") && shown.contains(": no limit\n"), "{shown}");
+    trials(dir, &file, good, start);
     // Words that are no options, which the agent would ignore, and another domain, are not what Install may keep.
     fs::write(&file, good).unwrap();
     let domain = good.split("const DOMAIN: u16 = ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
@@ -168,5 +169,32 @@ fn names_warnings_and_panics(dir: &Path, name: &str, good: &str, start: &str) {
     ] {
         let refused = pmda(dir, &[&["check", "--"][..], words].concat());
         assert!(!refused.status.success() && text(&refused).contains(expected), "{}", text(&refused));
+    }
+}
+
+/// A trial does not change the instance numbers of the installed PCP, and shows what `new` has logged before it failed.
+fn trials(dir: &Path, file: &Path, good: &str, start: &str) {
+    let host = tempfile::tempdir().unwrap();
+    fs::create_dir_all(host.path().join("config/pmda")).unwrap();
+    let numbers = "let mut files = pmda::prelude::Cache::open_strings(setup.indom_id(pmda::prelude::Serial::new(9)), setup.config()); \
+                   files.store(\"x\", ())?; files.save()?; \
+                   pmda::tracing::warn!(\"{} has numbers\", setup.config().var_dir().display());";
+    fs::write(file, good.replace(start, &format!("{start} {numbers}"))).unwrap();
+    for task in [&["check", "--limit", "60", "--timeout", "60"][..], &["run", "-s", "1"], &["pmns"], &["helptext"]] {
+        let mut tried = command(env!("CARGO_BIN_EXE_cargo-pmda"), dir);
+        let said = succeeds(tried.args(task).env("PCP_VAR_DIR", host.path()).output().unwrap());
+        assert!(task[0] != "check" || said.contains("/var has numbers\n"), "{said}");
+        assert_eq!(fs::read_dir(host.path().join("config/pmda")).unwrap().count(), 0, "{task:?}");
+    }
+    let hidden =
+        "pmda::tracing::warn!(\"spool.conf: line 1: not DIR\"); if true { return Err(\"no directory\".into()); }";
+    fs::write(file, good.replace(start, &format!("{start} {hidden}"))).unwrap();
+    for task in ["check", "run", "pmns"] {
+        let said = text(&pmda(dir, &[task]));
+        assert!(
+            said.contains("The agent's log:\n  [") && said.contains("Warning: spool.conf: line 1: not DIR\n"),
+            "{said}"
+        );
+        assert!(said.contains(": no directory\n"), "{task}: {said}");
     }
 }

@@ -19,6 +19,7 @@ mod signals;
 mod source;
 mod stage;
 mod time;
+mod trial;
 mod tui;
 
 use std::io::{self, ErrorKind, IsTerminal as _};
@@ -39,6 +40,7 @@ use record::Recorder;
 use replay::Replay;
 use signals::Signals;
 use stage::Stage;
+pub use trial::trial;
 
 /// Starts agents and shows their metrics, until the number of samples is reached, a signal arrives, or the user quits.
 /// The agents then end.

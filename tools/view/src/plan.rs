@@ -1,6 +1,6 @@
 //! Agents to start, and hosts with a pmcd to connect to.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -86,18 +86,17 @@ impl Plan {
         }
     }
 
-    /// Plans the start of an agent in any language, with a command line and the file of its metrics' names (PMNS(5)).
+    /// Plans the start of an agent in any language, with the file of its metrics' names (PMNS(5)). The environment should
+    /// be that of a [`trial`](crate::trial).
     ///
     /// # Errors
-    /// An empty command line, an error of the name space, or those of [`Plan::new`].
-    pub fn with_names(command: &[OsString], names: &Path, scratch: &Path) -> Result<Plan, Failure> {
-        let (program, args) = command.split_first().ok_or("no command")?;
+    /// An error of the name space, or those of [`Plan::new`].
+    pub fn with_names(command: Command, names: &Path, scratch: &Path) -> Result<Plan, Failure> {
         let include = Config::load().var_dir().join("pmns");
         let names = pmns::Loader::new().include_dir(include).load(names).map_err(|e| e.to_string())?;
+        let program = command.get_program();
         let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
         let name = name.strip_prefix("pmda").unwrap_or(&name).to_owned();
-        let mut command = Command::new(program);
-        command.args(args);
         Ok(Plan::new(name, command, names, scratch)?)
     }
 }
