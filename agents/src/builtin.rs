@@ -9,7 +9,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use pcp_view::Plan;
-use pmapi::{Config, file};
+use pmapi::Config;
 use pmda::{Agent, Engine, Failure, Schema, SetupError, Start};
 
 /// All agents, one line each.
