@@ -1,4 +1,4 @@
-//! Locks and atomics: the standard library's, or loom's, which try every order of accesses (crate `mmv-loom`, with
+//! Locks and atomics: the standard library's, or loom's, which try every order of accesses (crate `pcp-loom`, with
 //! `--cfg mmv_loom`).
 
 use std::sync::{PoisonError, TryLockError};

@@ -16,7 +16,7 @@ use pmapi::{Atom, Error, InDom, Inst, PmId, RawLabel, Semantics, Type};
 use property::{encode, walk};
 use proptest::prelude::*;
 
-#[path = "../fuzz/property.rs"]
+#[path = "support/property.rs"]
 mod property;
 
 static CAPTURED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {

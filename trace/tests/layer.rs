@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pcp_trace::{Options, State, Trace, layer::TraceLayer};
@@ -52,36 +51,4 @@ fn spans_are_transactions_and_events_points() {
     let total = shown("trace.transact.total_time");
     let seconds: f64 = total.trim_end().rsplit(' ').next().unwrap().parse().unwrap();
     assert!((0.02..10.0).contains(&seconds), "{total}");
-}
-
-#[test]
-#[ignore = "needs PCP"]
-fn a_service_under_load_is_seen_by_pmval() {
-    let (pmcd, port) = agent();
-    let profile = std::env::current_exe().unwrap();
-    let service = profile.ancestors().nth(2).unwrap().join("traced_service");
-    let mut command = Command::new(service);
-    command.arg("--load").env("PCP_TRACE_PORT", port.to_string()).stdout(Stdio::null());
-    let mut service = command.spawn().unwrap();
-    let start = Instant::now();
-    let count = |metric: &str, tag: &str| -> u64 {
-        let text = pmcd.run("pminfo", ["-f", metric]).ok();
-        let line = text.lines().find(|line| line.contains(&format!("\"{tag}\"")));
-        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
-    };
-    while count("trace.transact.count", "look up") < 500 || count("trace.point.count", "no such item") < 50 {
-        assert!(start.elapsed() < Duration::from_secs(60), "{}", pmcd.log("trace"));
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    // pmval shows a rate, which is positive while the count increases.
-    loop {
-        let text = pmcd.run("pmval", ["-s", "3", "-t", "0.3", "trace.transact.count"]).ok();
-        let rate = text.lines().last().and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
-        if rate.is_some_and(|rate| rate > 0.0) {
-            break;
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "{text}");
-    }
-    service.kill().unwrap();
-    service.wait().unwrap();
 }

@@ -101,7 +101,7 @@ fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
 /// Checks that the examples exist, because other tests find them by path.
 #[test]
 fn the_examples_are_where_they_are_looked_for() {
-    for file in ["mmv/examples/acme.rs", "examples/http/src/bin/service.rs"] {
+    for file in ["mmv/examples/acme.rs", "qa/http/src/bin/service.rs"] {
         assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file).exists());
     }
 }

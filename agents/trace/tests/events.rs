@@ -3,9 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use testkit::{Agent, Pcp, Pmcd, free_port};
 use trace::layer::TraceLayer;
@@ -106,57 +104,4 @@ fn pminfo_shows_how_many_were_missed() {
     for part in ["missed\n    value 953", "event.count\n    value 48", "value 1001"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-}
-
-/// The example for `pcp-trace`: an axum service under load, which selects shared memory by itself.
-#[test]
-#[ignore = "needs PCP"]
-fn a_service_under_load_is_seen_by_pmval_and_pminfo() {
-    // With the features of one package alone, Cargo would compile most dependencies once more. An example makes the
-    // features those of all tests.
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--offline", "--workspace", "--bin", "traced_service", "--example", "acme"])
-        .status();
-    assert!(built.unwrap().success());
-    let (pmcd, options) = start();
-    let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
-    let mut service = Command::new(target.join("debug/traced_service"));
-    service.arg("--load").env("PCP_TRACE_PORT", options.port.to_string()).env("PCP_RUN_DIR", pmcd.dir().join("run"));
-    let mut service = service.stdout(Stdio::null()).spawn().unwrap();
-    let shown = |metric: &str| pmcd.run("pminfo", ["-f", metric]).text;
-    let count = |text: &str, tag: &str| -> u64 {
-        let line = text.lines().find(|line| line.contains(&format!("\"{tag}\"")));
-        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
-    };
-    let started = Instant::now();
-    while count(&shown("trace.transact.count"), "look up") < 500
-        || count(&shown("trace.point.count"), "no such item") < 50
-    {
-        assert!(started.elapsed() < Duration::from_secs(30), "{}", pmcd.log("trace"));
-        sleep(Duration::from_millis(20));
-    }
-    assert!(
-        shown("trace.shared_memory.processes").contains("value 1\n")
-            && shown("trace.shared_memory.missed").contains("value 0\n")
-    );
-    loop {
-        let text = pmcd.run("pmval", ["-s", "3", "-t", "0.3", "trace.transact.count"]).ok();
-        let rate = text.lines().last().and_then(|line| line.split_whitespace().last()?.parse::<f64>().ok());
-        if rate.is_some_and(|rate| rate > 0.0) {
-            break;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "{text}");
-    }
-    let text = pmcd.run("pmval", ["-s", "1", "-x", "tag=look up; id~.", "trace.event.records"]).ok();
-    assert!(text.contains("(end,id,parent) ---") && text.contains("trace.event.field.id \""), "{text}");
-    // After the service is killed, all its trace events are counted, and its file is removed.
-    service.kill().unwrap();
-    service.wait().unwrap();
-    let started = Instant::now();
-    while !shown("trace.shared_memory.processes").contains("value 0\n") {
-        assert!(started.elapsed() < Duration::from_secs(30), "{}", pmcd.log("trace"));
-        sleep(Duration::from_millis(20));
-    }
-    let files = fs::read_to_string(options.directory.unwrap().join("agent")).unwrap();
-    assert_eq!(fs::read_dir(files).unwrap().count(), 0);
 }

@@ -4,7 +4,7 @@ use super::damage::{damage, lines};
 use crate::Outcome;
 use crate::rng::Rng;
 
-#[path = "../../../../derive/fuzz/property.rs"]
+#[path = "../../../fuzz/properties/derive.rs"]
 mod property;
 
 /// Valid definitions, each a line `name expression`.

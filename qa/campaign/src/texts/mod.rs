@@ -2,9 +2,9 @@
 
 pub(crate) mod damage;
 mod expressions;
-#[path = "../../../../help/fuzz/property.rs"]
+#[path = "../../../fuzz/properties/help.rs"]
 mod help;
-#[path = "../../../../pmns/fuzz/property.rs"]
+#[path = "../../../fuzz/properties/pmns.rs"]
 mod names;
 mod reloads;
 
