@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use pmapi::escape::Escaped;
+
 /// Logs a warning about the export of a registry. In a program without a subscriber of `tracing`, the first warning of
 /// the process goes to standard error, because it would not be visible otherwise.
 pub(crate) fn warn(text: fmt::Arguments<'_>) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if tracing::dispatcher::has_been_set() {
-        tracing::warn!(target: "mmv", "{text}");
+        tracing::warn!(target: "mmv", "{}", Escaped(text));
     } else if !TOLD.swap(true, Relaxed) {
-        pmapi::stderr::tell(&text.to_string());
+        pmapi::stderr::tell(&Escaped(text).to_string());
     }
 }

@@ -33,15 +33,16 @@ pub fn is_plain(c: char) -> bool {
 }
 
 /// Returns whether a character acts on a terminal: control characters, separators of lines and paragraphs, and
-/// characters that change the direction of text or cannot be seen, such as joiners, fillers and tags. Other characters
+/// characters that change the direction of text or cannot be seen, such as joiners, fillers and tags: all that Unicode calls
+/// default ignorable, but for the variation selectors U+FE00 to U+FE0F. Other characters
 /// that are not [plain](is_plain), such as unusual spaces, are allowed in exported names. So are combining characters
-/// and variation selectors (U+FE00 to U+FE0F), which change the character before them.
+/// and these variation selectors, which change the character before them.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180e}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
@@ -216,6 +217,15 @@ mod tests {
         }
         for c in "\0\x1b\n\u{9b}\u{200d}\u{2028}\u{202e}\u{2066}\u{feff}".chars() {
             assert!(is_control(c), "{c:?}");
+        }
+        // Format characters, and marks that join or select without being seen.
+        for c in "\u{34f}\u{180b}\u{180f}\u{13430}\u{1bca0}\u{e0100}".chars() {
+            assert!(is_control(c) && !is_plain(c), "{c:?}");
+        }
+        // Letters of all scripts, marks, and emoji with their selector.
+        for c in "éßñ漢字かなカナ한글עבריתالعربيةहिन्दीไทยἄλφαΩ₂€→✓🦀👍🏽❤\u{fe0f}".chars()
+        {
+            assert!(is_plain(c) && !is_control(c), "{c:?}");
         }
         // An Arabic letter mark changes the direction of text. The others are invisible.
         for c in

@@ -1,6 +1,6 @@
 //! The output of PCP's `mmvdump`, byte for byte, also for invalid files.
 //!
-//! The output is that of PCP 6.0. PCP 7.2 complains about negative numbers of entries, but not about 0 values or
+//! The output is that of PCP 6.0, with the extra units of PCP 7.2. PCP 7.2 complains about negative numbers of entries, but not about 0 values or
 //! instances, and reports more about strings outside of the file. For unterminated strings and truncated string
 //! sections, C reads beyond the end of the file. This function stops at the end.
 
@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pmapi::Units;
+use pmapi::escape::is_plain;
 
 use crate::format::{
     Bytes, HEADER_LEN, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord,
@@ -26,7 +27,7 @@ pub fn dump(out: &mut impl Write, name: &[u8], bytes: &[u8]) -> io::Result<bool>
 
 /// Writes the contents of a file to a terminal, and returns whether the file is valid.
 ///
-/// The output is that of [`dump`], with each byte of a control character escaped, as in `\x1b`.
+/// The output is that of [`dump`], with each byte of a character that is not [plain](is_plain) escaped, as in `\x1b`.
 ///
 /// # Errors
 /// The errors of writing to `out`.
@@ -48,10 +49,10 @@ impl Texts {
         }
         for chunk in text.utf8_chunks() {
             for c in chunk.valid().chars() {
-                if c.is_control() {
-                    c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?
-                } else {
+                if is_plain(c) {
                     write!(out, "{c}")?
+                } else {
+                    c.encode_utf8(&mut [0; 4]).bytes().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?
                 }
             }
             chunk.invalid().iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?;
@@ -384,13 +385,10 @@ fn float(value: f64) -> String {
     format!("{value:.6}")
 }
 
-/// Formats units as PCP 6.0 does. It does not know extra units, and prints no scale without a dimension.
+/// Formats units as PCP 6.0 does, which prints a scale without a dimension as `x 10^6`; extra units as PCP 7.2.
 fn units_text(units: Units) -> String {
-    const EXTRA: u32 = 0xff;
-    let units = Units::from_word(units.word() & !EXTRA);
     let text = units.to_string();
-    let nothing = [units.dim_space(), units.dim_time(), units.dim_count()] == [0; 3];
-    text.strip_prefix("count ").filter(|_| nothing).map(str::to_owned).unwrap_or(text)
+    text.strip_prefix("count ").filter(|_| units.is_dimensionless()).map(str::to_owned).unwrap_or(text)
 }
 
 fn type_name(code: i32) -> &'static str {

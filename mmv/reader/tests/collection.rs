@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mmv::{Counter, Family, Gauge, Registry, RegistryBuilder, Text};
 use mmv_reader::collection::{Collection, LabelSubject};
-use pmapi::{Error, Inst, Item};
+use pmapi::{Error, Inst, Item, Units};
 
 fn builder(dir: &Path, name: &str) -> RegistryBuilder {
     Registry::builder(name).directory(dir).persistent()
@@ -288,6 +288,44 @@ fn labels_of_a_registry_are_those_of_its_cluster() {
     assert_eq!(json(LabelSubject::Cluster(77)), Some(r#"{"tier":"web"}"#));
     assert_eq!(json(LabelSubject::Item(Item::new(77, 4))), Some(r#"{"a":1,"b":"two"}"#));
     assert_eq!(json(LabelSubject::Item(Item::new(77, 5))), None);
+}
+
+#[test]
+fn extra_units_are_dumped_as_by_pcp_7_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = builder(dir.path(), "a").build().unwrap();
+    let extra = |code: i32, scale: u32| ((code as u32) << 3 & 0xff) | scale;
+    let words = [
+        (extra(1, 1), "temperature (C)"),
+        (extra(1, 2), "temperature (F)"),
+        (extra(1, 3), "temperature (K)"),
+        (extra(2, 1), "voltage (V)"),
+        (extra(2, 2), "voltage (mV)"),
+        (extra(2, 3), "voltage (uV)"),
+        (extra(3, 1), "current (A)"),
+        (extra(3, 2), "current (mA)"),
+        (extra(3, 3), "current (uA)"),
+        (extra(4, 1), "power (kW)"),
+        (extra(4, 2), "power (W)"),
+        (extra(4, 3), "power (mW)"),
+        (extra(4, 4), "power (uW)"),
+        (extra(-4, 2), "/ power (W)"),
+        (extra(4, 2) | 0x0f00_3000, "power (W) / sec"),
+        (extra(2, 7), "voltage (scale-7)"),
+        (extra(-11, 7), "/ extra-11"),
+        (extra(4, 2) | 0x0600, "power (W)"),
+        (0x0600, "x 10^6"),
+        (3, ""),
+    ];
+    for (number, (word, _)) in words.iter().enumerate() {
+        registry.gauge(&format!("m{number}")).units(Units::from_word(*word)).register().unwrap();
+    }
+    registry.try_start().unwrap();
+    let mut out = Vec::new();
+    mmv_reader::dump::dump(&mut out, b"a", &fs::read(dir.path().join("a")).unwrap()).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    let shown: Vec<&str> = out.lines().filter_map(|line| line.trim().strip_prefix("units=")).collect();
+    assert_eq!(shown, words.map(|(_, text)| text));
 }
 
 /// Labels are left out one by one, as with libpcp 7.2, however other libraries write them.

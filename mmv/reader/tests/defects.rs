@@ -433,7 +433,7 @@ fn labels_are_bounded_and_fresh() {
     let mut collection = collection(dir.path(), &[("a", &labelled(long.as_bytes()))]);
     assert_eq!(collection.labels(of).map(|l| l.json()), Some(&*long));
 
-    for bad in [&b"{"[..], b"[1]", b"\xff", b"{\"9\":1}", b""] {
+    for bad in [&b"{"[..], b"[1]", b"\xff", b"{\"a-b\":1}", b""] {
         let mut raw = labelled(bad);
         raw.u64(8, 2).u64(16, 2);
         fs::write(dir.path().join("a"), raw.0).unwrap();
@@ -487,12 +487,14 @@ fn the_cases_of_pcps_own_tests() {
 #[test]
 fn a_terminal_is_shown_no_control_character() {
     let mut raw = two_metrics();
-    raw.put(72, b"a\x1b[2J\nb\xc2\x9b\xff\xc3\xa9\0");
+    let name = "\u{202e}\u{2028}\u{200b}\u{e0041}\u{34f}é漢🦀\0";
+    raw.put(72, &[b"a\x1b[2J\nb\xc2\x9b\xff", name.as_bytes()].concat());
     let mut text = Vec::new();
     mmv_reader::dump::dump_to_terminal(&mut text, b"na\x1bme", &raw.0).unwrap();
     let text = String::from_utf8(text).unwrap();
-    assert!(text.contains(r"a\x1b[2J\x0ab\xc2\x9b\xffé") && text.contains(r"na\x1bme"), "{text}");
-    assert!(text.lines().all(|line| line.chars().all(|c| !c.is_control())));
+    let shown = r"a\x1b[2J\x0ab\xc2\x9b\xff\xe2\x80\xae\xe2\x80\xa8\xe2\x80\x8b\xf3\xa0\x81\x81\xcd\x8fé漢🦀";
+    assert!(text.contains(shown) && text.contains(r"na\x1bme"), "{text}");
+    assert!(text.lines().all(|line| line.chars().all(pmapi::escape::is_plain)));
     // The other function prints the same as C.
     let mut text = Vec::new();
     mmv_reader::dump::dump(&mut text, b"na\x1bme", &raw.0).unwrap();

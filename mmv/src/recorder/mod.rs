@@ -41,6 +41,7 @@ mod tests;
 use std::sync::Arc;
 
 use metrics::{Key, KeyName, Metadata, SharedString, Unit, set_global_recorder};
+use pmapi::escape::Escaped;
 
 use crate::fork;
 use crate::format::MAX_METRICS;
@@ -204,7 +205,7 @@ impl Recorder {
         if let Some((last, excess)) = left_out.zip(excess) {
             let effect = if counts { "counts in the instance `other`" } else { "is not exported to PCP" };
             let more = if last { "; further metrics like this are not logged" } else { "" };
-            let name = truncated(key.name(), MAX_TEXT);
+            let name = Escaped(truncated(key.name(), MAX_TEXT));
             tracing::warn!(target: "mmv", "{name}: {excess}: what is beyond {effect}{more}");
         }
         warn(&key, new.err(), line);
@@ -216,7 +217,8 @@ impl Recorder {
 fn warn(key: &Key, error: Option<Error>, line: Option<bool>) {
     if let (Some(e), Some(last)) = (error, line) {
         let more = if last { "; further metrics like this are not logged" } else { "" };
-        tracing::warn!(target: "mmv", "{} is not exported to PCP: {e}{more}", truncated(key.name(), MAX_TEXT));
+        let line = format!("{} is not exported to PCP: {e}{more}", truncated(key.name(), MAX_TEXT));
+        tracing::warn!(target: "mmv", "{}", Escaped(line));
     }
 }
 
