@@ -22,7 +22,7 @@ impl Agent for Careless {
         setup.metric("careless.d", Item::new(0, 5), Type::U32).restricted();
         setup.indom(Serial::new(1)).instances([(1, "x y"), (1, "z"), (2, "x")]);
         setup.indom(Serial::new(1)).instances([(0, "")]);
-        setup.labels(json!({"1st": 1}));
+        setup.labels(json!({"first": 1, "2-nd": 2}));
         setup.pmlogconf("summary", "log everything");
         setup.pmieconf("../rules", "#pmieconf-rules 1\n");
         setup.configuration(".hidden", "");
@@ -50,7 +50,7 @@ fn every_mistake_is_named() {
         "instance domain 1: instance 2 (\"x\") is declared twice",
         "instance domain 1: declared twice",
         "instance domain 1: instance 0 has no name",
-        "labels: ",
+        "labels: label name \"2-nd\" must consist of letters, digits and underscores",
         "file \"pmlogconf/summary\": a template of pmlogconf begins with #pmlogconf-setup",
         "file \"pmieconf/../rules\": its name has letters, digits, . _ and - only, and begins with no dot",
         "file \"etc/.hidden\": its name has letters",
