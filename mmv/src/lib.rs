@@ -51,6 +51,10 @@ pub mod layer;
 #[cfg(feature = "metrics")]
 pub mod recorder;
 
+/// The `metrics` facade, in the version of the [`recorder`]: what a program records through another version is not exported.
+#[cfg(feature = "metrics")]
+pub use metrics;
+
 pub use error::Error;
 pub use handle::{
     Buckets, Counter, CounterWriter, Gauge, GaugeWriter, Handle, Interval, Number, Quantiles, Running, ShardedCounter,

@@ -9,6 +9,9 @@
 //! # }
 //! ```
 //!
+//! The recorder is for version 0.24 of the facade, which is also `mmv::metrics`. A program that records through another
+//! version compiles, and exports nothing; five seconds after [`Recorder::install`] a line in the log says so.
+//!
 //! A metric keeps its name, with underscores for characters that PCP does not allow. A metric with labels gets an
 //! instance domain. Its instances are label sets, such as `method=GET+status=200`, and carry the labels while the file
 //! has room for them.
@@ -39,6 +42,8 @@ mod state;
 mod tests;
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use metrics::{Key, KeyName, Metadata, SharedString, Unit, set_global_recorder};
 use pmapi::escape::Escaped;
@@ -46,6 +51,7 @@ use pmapi::escape::Escaped;
 use crate::fork;
 use crate::format::MAX_METRICS;
 use crate::names::{MAX_TEXT, truncated};
+use crate::notice;
 use crate::sync::Lock;
 use crate::{Error, Registry, RegistryBuilder, Units};
 use facade::{FacadeCounter, FacadeGauge, FacadeHistogram, sorted, units};
@@ -88,6 +94,11 @@ struct Kind<T> {
     shared: bool,
 }
 
+/// Version of the facade that the recorder is for.
+const FACADE: &str = "0.24";
+/// Time after which a program that has recorded nothing gets a hint.
+const UNUSED: Duration = Duration::from_secs(5);
+
 const LIMITS: Limits = Limits { metric: 2_000, all: 10_000 };
 
 impl Recorder {
@@ -128,15 +139,28 @@ impl Recorder {
         &self.registry
     }
 
-    /// Starts the export, and installs the recorder as the program's global one.
+    /// Starts the export, and installs the recorder as the program's global one. A line is logged if nothing is recorded in
+    /// the first five seconds.
     ///
     /// # Errors
     /// [`Error::InUse`] if the program has a global recorder already.
     pub fn install(self) -> Result<Exported, Error> {
         let exported = Exported(self.registry.clone());
+        let (state, known) = (Arc::clone(&self.state), Arc::clone(&self.known));
         set_global_recorder(self)
             .map_err(|_| Error::InUse { what: "the recorder of the", name: "metrics facade".to_owned() })?;
         exported.0.start();
+        let name = exported.0.inner().name().to_owned();
+        // Without the thread, only the hint is missing.
+        _ = pmapi::thread::spawn_without_signals("mmv-recorder", move || {
+            thread::sleep(UNUSED);
+            if is_unused(&state, &known) {
+                notice::hint(format_args!(
+                    "{name}: nothing was recorded through the facade `metrics` so far. This recorder is for version {FACADE} \
+                     (`mmv::metrics`): what the program or a library records through another version is not exported"
+                ));
+            }
+        });
         Ok(exported)
     }
 
@@ -211,6 +235,11 @@ impl Recorder {
         warn(&key, new.err(), line);
         handle
     }
+}
+
+/// Returns whether no metric was described or used.
+fn is_unused(state: &Lock<State>, known: &Lock<Known>) -> bool {
+    state.lock().is_some_and(|state| !state.describes()) && known.lock().is_some_and(|known| known.len() == 0)
 }
 
 /// Logs why a key is not exported. `line` is `None` after too many lines, and otherwise whether it is the last one.

@@ -111,6 +111,11 @@ const WINDOW: Duration = Duration::from_secs(60);
 const RESOLUTION: f64 = 1e-6;
 
 impl State {
+    /// Returns whether a metric was described.
+    pub(super) fn describes(&self) -> bool {
+        !self.descriptions.is_empty()
+    }
+
     pub(super) fn describe(&mut self, name: &str, units: Units, text: &str) {
         if self.descriptions.len() < MAX_DESCRIPTIONS || self.descriptions.contains_key(name) {
             let help = truncated(text, MAX_TEXT).replace('\0', " ");

@@ -266,6 +266,42 @@ fn each_metric_beyond_a_limit_is_named_up_to_ten() {
     assert_eq!(log.iter().position(last), Some(9), "{log:#?}");
 }
 
+/// The facade of another version has a recorder of its own, so that this one is never used.
+#[test]
+fn a_recorder_that_is_not_used_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = dir.path().join("told");
+    let child = testkit::Child::new(|| {
+        nix::unistd::dup2_stderr(std::fs::File::create(&told).unwrap()).unwrap();
+        let exported = Recorder::of(Registry::builder("shop").directory(dir.path())).unwrap().install().unwrap();
+        while !std::fs::read_to_string(&told).unwrap().ends_with('\n') {
+            thread::sleep(Duration::from_millis(20));
+        }
+        drop(exported);
+    });
+    child.ends();
+    let told = std::fs::read_to_string(told).unwrap();
+    assert!(told.starts_with(
+        "shop: nothing was recorded through the facade `metrics` so far. This recorder is for version 0.24"
+    ));
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let manifest = include_str!("../../Cargo.toml");
+    assert!(manifest.contains(&format!("metrics = {{ version = \"{FACADE}\"")));
+}
+
+#[test]
+fn a_recorder_is_used_by_descriptions_and_by_handles() {
+    let dir = tempfile::tempdir().unwrap();
+    let used = |work: fn()| {
+        let recorder = recorder(dir.path());
+        assert!(is_unused(&recorder.state, &recorder.known));
+        with_local_recorder(&recorder, work);
+        !is_unused(&recorder.state, &recorder.known)
+    };
+    assert!(used(|| describe_counter!("a", "A")));
+    assert!(used(|| crate::metrics::gauge!("b", "k" => "v").set(1.0)));
+}
+
 #[test]
 fn a_label_set_too_long_to_be_kept_is_one_of_the_others() {
     let dir = tempfile::tempdir().unwrap();

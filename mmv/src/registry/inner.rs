@@ -216,6 +216,12 @@ impl Inner {
         Ok(())
     }
 
+    /// Returns the name of the registry.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn name(&self) -> &str {
+        &self.options.name
+    }
+
     /// Allocates slots for this number of values besides those that there are.
     #[cfg(feature = "metrics")]
     pub(crate) fn reserve(&self, values: usize) -> Result<(), Error> {
