@@ -187,9 +187,10 @@ pub fn print(text: impl fmt::Display) {
     put(Output::to(io::stdout().lock()), text);
 }
 
-/// Prints to standard error, escaped if that is a terminal. Ignores errors of the output, at which `eprint!` panics.
+/// Prints messages to standard error, escaped as by a [`TerminalWriter`]: that is a terminal, or a log, such as that of pmcd
+/// for an agent. Ignores errors of the output, at which `eprint!` panics.
 pub fn eprint(text: impl fmt::Display) {
-    put(Output::to(io::stderr().lock()), text);
+    put(TerminalWriter::new(io::stderr().lock()), text);
 }
 
 fn put(mut out: impl io::Write, text: impl fmt::Display) {

@@ -148,6 +148,21 @@ fn arguments_steer_no_terminal() {
         let said = testkit::on_terminal(env!("CARGO_BIN_EXE_mmvdump"), arguments);
         assert!(said.contains(r"b\u{9b}c") && !said.contains('\x1b'), "{said:?}");
     }
+    // A pipe may lead to a log.
+    let said = text(&ours(&["a", "--b\u{202e}\u{2028}c"], Path::new("/")).stderr);
+    assert!(said.contains(r"--b\u{202e}\u{2028}c"), "{said:?}");
+}
+
+#[test]
+fn names_of_a_file_steer_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("test").directory(dir.path()).persistent().build().unwrap();
+    registry.text("t").register().unwrap().set("été 漢字 🦀 a\u{202e}b\u{2028}c\u{200b}d\u{ad}");
+    registry.try_start().unwrap();
+    let path = dir.path().join("test");
+    let said = testkit::on_terminal(env!("CARGO_BIN_EXE_mmvdump"), [path.to_str().unwrap()]);
+    let shown = r#"= "été 漢字 🦀 a\xe2\x80\xaeb\xe2\x80\xa8c\xe2\x80\x8bd\xc2\xad""#;
+    assert!(said.contains(shown), "{said}");
 }
 
 #[test]
