@@ -12,6 +12,7 @@ use ureq::typestate::AgentScope;
 use crate::access::basic;
 use crate::body::{Limit, decoded};
 use crate::document::Document;
+use crate::reach::{self, Reach};
 use crate::redirection::{is_same_server, location, target};
 use crate::transport::{Direct, IDLE, Kept, NoAddress, UnixConnector, UrlConnector};
 use crate::url_file::{Format, UrlFile, presentable, quoted, without_user};
@@ -119,20 +120,31 @@ impl Client {
     }
 
     /// Sends a request, and follows redirections. The headers of the source's file and its secrets are sent to its own
-    /// server only.
+    /// server only. No redirection leads nearer than the servers before it ([`reach`]).
     fn follow(&self, file: &UrlFile, deadline: Instant) -> Result<Answered, Failure> {
         let authorization = file.access.authorization()?.or_else(|| self.user.clone());
         let (mut headers, mut authorization) = (&file.headers[..], authorization.as_deref());
-        let mut response = self.ask(file, &Request { url: &self.url, headers, authorization }, deadline)?;
+        let ask = |request: &Request<'_>, nearest| -> Result<(Answered, Reach), Failure> {
+            let (answer, reached) = reach::within(nearest, || self.ask(file, request, deadline));
+            let answer = answer?;
+            let named = Reach::of_host(answer.get_uri().host().unwrap_or_default());
+            Ok((answer, nearest.min(reached.max(named))))
+        };
+        let (mut response, mut nearest) = ask(&Request { url: &self.url, headers, authorization }, Reach::Host)?;
         for _ in 0..REDIRECTS {
             let Some(location) = location(response.status(), response.headers()) else { return Ok(response) };
             let url = target(response.get_uri(), location)?;
-            if !url.parse().is_ok_and(|to: Uri| is_same_server(response.get_uri(), &to)) {
+            let to = url.parse::<Uri>().ok();
+            if !to.as_ref().is_some_and(|to| is_same_server(response.get_uri(), to)) {
                 headers = &[];
                 authorization = None;
             }
+            // A proxy may be on this host.
+            if Reach::of_host(to.as_ref().and_then(Uri::host).unwrap_or_default()) > nearest {
+                return Err(reach::REFUSED.to_owned().into());
+            }
             let _ = io::copy(&mut response.into_body().into_reader().take(MOVED), &mut io::sink());
-            response = self.ask(file, &Request { url: &url, headers, authorization }, deadline)?;
+            (response, nearest) = ask(&Request { url: &url, headers, authorization }, nearest)?;
         }
         match location(response.status(), response.headers()) {
             None => Ok(response),

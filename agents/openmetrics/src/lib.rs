@@ -32,6 +32,7 @@ mod naming;
 mod options;
 mod pickle;
 mod pool;
+mod reach;
 mod reader;
 mod redirection;
 mod scan;

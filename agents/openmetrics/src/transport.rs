@@ -24,6 +24,7 @@ use ureq::unversioned::transport::{
 
 use crate::descriptors::Place;
 use crate::lookup;
+use crate::reach::{self, Reach};
 
 /// Resolver that handles addresses and `localhost` without a name service. The default one starts a thread for each
 /// request, without a limit, and panics if the system has no more threads.
@@ -85,7 +86,8 @@ impl Connector for UrlConnector {
     type Out = Box<dyn Transport>;
 
     fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Self::Out>, Error> {
-        let plain: Box<dyn Transport> = match self.proxy.connect(details, None::<()>)? {
+        let proxied = reach::to_proxy(|| self.proxy.connect(details, None::<()>))?;
+        let plain: Box<dyn Transport> = match proxied {
             Some(proxied) => Box::new(proxied),
             None => Box::new(tcp(details)?),
         };
@@ -155,7 +157,7 @@ fn tcp(details: &ConnectionDetails<'_>) -> Result<Connection<TcpStream>, Error> 
     let home = || Some(Home { kept: Arc::clone(&kept), authority: authority.into(), may_return: false });
     if let Some(stream) = kept.take(authority) {
         let mut known = new(stream, home());
-        if known.is_open() {
+        if reach::may_reach(known.reach) && known.is_open() {
             return Ok(known);
         }
     }
@@ -166,13 +168,14 @@ fn tcp(details: &ConnectionDetails<'_>) -> Result<Connection<TcpStream>, Error> 
 /// it.
 fn connect_tcp(details: &ConnectionDetails<'_>) -> Result<TcpStream, Error> {
     let end = details.timeout.not_zero().and_then(|time| Instant::now().checked_add(*time));
-    let mut last = None;
-    for (at, addr) in (1..).zip(&details.addrs) {
+    let addrs: Vec<&SocketAddr> = details.addrs.iter().filter(|addr| reach::may_reach(addr.ip().into())).collect();
+    let mut last = (addrs.is_empty() && !details.addrs.is_empty()).then(too_near);
+    for (at, addr) in (1..).zip(&addrs) {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let share = left.map(|left| if at == details.addrs.len() { left } else { left / 2 });
+        let share = left.map(|left| if at == addrs.len() { left } else { left / 2 });
         let connected = match share {
             Some(share) => TcpStream::connect_timeout(addr, share.max(SHORTEST)),
-            None => TcpStream::connect(addr),
+            None => TcpStream::connect(*addr),
         };
         match connected {
             Ok(stream) => {
@@ -183,6 +186,10 @@ fn connect_tcp(details: &ConnectionDetails<'_>) -> Result<TcpStream, Error> {
         }
     }
     Err(last.unwrap_or(Error::HostNotFound))
+}
+
+fn too_near() -> Error {
+    Error::Io(io::Error::new(ErrorKind::PermissionDenied, reach::REFUSED))
 }
 
 /// Connector to a Unix socket. It ignores the host of the URL.
@@ -220,6 +227,8 @@ pub(crate) trait Stream: Debug + Send + Sync + 'static {
     fn read_now(&self) -> io::Result<usize>;
     /// Writes all bytes, for at most `time`.
     fn write(&self, bytes: &[u8], time: Option<Duration>) -> io::Result<()>;
+    /// Returns how near the other end is.
+    fn reach(&self) -> Reach;
     /// Keeps the stream for later requests, if that is possible.
     fn keep(self: &Arc<Self>, home: Home);
 }
@@ -272,6 +281,11 @@ macro_rules! stream {
 impl Stream for TcpStream {
     stream!();
 
+    fn reach(&self) -> Reach {
+        // Without an address, the connection has ended.
+        self.peer_addr().map_or(Reach::Elsewhere, |peer| peer.ip().into())
+    }
+
     fn keep(self: &Arc<Self>, home: Home) {
         let Home { kept, authority, .. } = home;
         let Some(place) = Place::take() else { return };
@@ -282,6 +296,10 @@ impl Stream for TcpStream {
 impl Stream for UnixStream {
     stream!();
 
+    fn reach(&self) -> Reach {
+        Reach::Host
+    }
+
     fn keep(self: &Arc<Self>, _: Home) {}
 }
 
@@ -289,6 +307,7 @@ impl Stream for UnixStream {
 #[derive(Debug)]
 pub(crate) struct Connection<S: Stream> {
     stream: Arc<S>,
+    reach: Reach,
     buffers: LazyBuffers,
     /// Lengths of the buffers for answers and requests, in bytes.
     lengths: (usize, usize),
@@ -317,7 +336,7 @@ impl<S: Stream> Connection<S> {
             Some((_, buffers)) => buffers,
             None => LazyBuffers::new(lengths.0, lengths.1),
         };
-        Connection { stream, buffers, lengths, home }
+        Connection { reach: reach::of_connection(stream.reach()), stream, buffers, lengths, home }
     }
 }
 
@@ -362,6 +381,10 @@ impl<S: Stream> Transport for Connection<S> {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        if !reach::may_reach(self.reach) {
+            return Err(too_near());
+        }
+        reach::reached(self.reach);
         if let Some(home) = &mut self.home {
             home.may_return = false;
         }

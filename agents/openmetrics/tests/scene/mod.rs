@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -148,7 +148,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(answer: impl Fn(&mut TcpStream) + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Server::at(([127, 0, 0, 1], 0).into(), move |stream, _| answer(stream))
+    }
+
+    /// Starts a server at an address, whose answers depend on the request.
+    pub(crate) fn at(addr: SocketAddr, answer: impl Fn(&mut TcpStream, &str) + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind(addr).unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (answer, kept) = (Arc::new(answer), Arc::clone(&requests));
@@ -175,7 +180,7 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&mut TcpStream), kept: &Mutex<Vec<String>>) {
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&mut TcpStream, &str), kept: &Mutex<Vec<String>>) {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
     while !request.ends_with(b"\r\n\r\n") {
@@ -184,8 +189,9 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&mut TcpStream), kept: &Mutex<Ve
             Ok(len) => request.extend_from_slice(&buffer[..len]),
         }
     }
-    kept.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
-    answer(&mut stream);
+    let request = String::from_utf8_lossy(&request).into_owned();
+    kept.lock().unwrap().push(request.clone());
+    answer(&mut stream, &request);
 }
 
 /// Sends an answer, after which the connection is closed.
