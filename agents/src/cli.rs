@@ -1,6 +1,8 @@
 //! Command line.
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -84,29 +86,85 @@ impl Options {
                 plans.push(builtin::plan(agent, scratch).map_err(|e| format!("{}: {e}", agent.name))?);
             }
         }
-        if !self.command.is_empty() {
-            let command = || -> Result<Command, Failure> {
-                let (program, args) = self.command.split_first().ok_or("no command")?;
+        if let Some((program, args)) = self.command.split_first() {
+            let trial = pcp_view::trial(scratch)?;
+            let command = || {
                 let mut command = Command::new(program);
-                command.args(args).envs(pcp_view::trial(scratch)?);
-                Ok(command)
+                command.args(args).envs(trial.iter().map(|(name, path)| (name, path)));
+                command
             };
-            let names = self.pmns.clone().map_or_else(|| own_names(command()?, scratch), Ok)?;
-            plans.push(Plan::with_names(command()?, &names, scratch)?);
+            let mut started = command();
+            let names = match &self.pmns {
+                Some(names) => names.clone(),
+                None => {
+                    let has_log = |arg: &OsString| ["-l", "--log"].iter().any(|option| begins(arg, option));
+                    if !args.iter().any(has_log) {
+                        // Its log, which has the reason if it ends, is its standard error.
+                        started.args(["--log", "-"]);
+                    }
+                    own_names(command(), scratch)?
+                }
+            };
+            plans.push(Plan::with_names(started, &names, scratch)?);
         }
         Ok(plans)
     }
 }
 
+fn begins(word: &OsStr, with: &str) -> bool {
+    word.as_encoded_bytes().starts_with(with.as_bytes())
+}
+
 /// Makes an agent of this framework write its directory. Returns the file of its names.
 fn own_names(mut write: Command, scratch: &Path) -> Result<PathBuf, Failure> {
     let dir = scratch.join("written");
-    let ended =
-        write.arg("--write-pmda").arg(&dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let program = write.get_program().display();
-    match ended {
-        Err(e) => Err(format!("{program}: {e}").into()),
-        Ok(status) if status.success() && dir.join("root").exists() => Ok(dir.join("root")),
-        Ok(_) => Err(format!("{program} is not an agent of this framework: give its names with --pmns FILE").into()),
+    write.arg(WRITE).arg(&dir).stdin(Stdio::null());
+    let program = write.get_program().to_owned();
+    let program = program.display();
+    let ended = write.output().map_err(|e| format!("{program}: {e}"))?;
+    if ended.status.success() && dir.join("root").exists() {
+        return Ok(dir.join("root"));
+    }
+    if ended.status.success() && !ended.stdout.is_empty() {
+        return Err(Printed(String::from_utf8_lossy(&ended.stdout).into_owned()).into());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let reason = reason(&said);
+    Err(match &*reason {
+        "" if ended.status.success() => not_ours(&program),
+        "" => format!("{} ({})", not_ours(&program), ended.status),
+        // It does not know the option.
+        reason if reason.contains(WRITE) => not_ours(&program),
+        reason => reason.to_owned(),
+    }
+    .into())
+}
+
+/// What an agent prints instead of writing its directory, because of an option such as `--help`.
+#[derive(Debug)]
+pub(crate) struct Printed(pub(crate) String);
+
+impl fmt::Display for Printed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
+
+impl Error for Printed {}
+
+/// Option with which an agent of this framework writes its directory.
+const WRITE: &str = "--write-pmda";
+
+fn not_ours(program: &impl fmt::Display) -> String {
+    format!("{program} is not an agent of this framework: give its names with --pmns FILE")
+}
+
+/// Returns what an agent says before its usage.
+fn reason(said: &str) -> String {
+    let lines = said.lines().map(str::trim).skip_while(|line| line.is_empty());
+    let lines = lines.take_while(|line| !line.is_empty() && !line.to_lowercase().starts_with("usage"));
+    lines.take(MOST_LINES).collect::<Vec<_>>().join("; ")
+}
+
+/// Largest number of lines of a reason.
+const MOST_LINES: usize = 10;

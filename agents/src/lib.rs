@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use pmapi::escape::{self, Escaped};
 
-use cli::Options;
+use cli::{Options, Printed};
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -22,6 +22,10 @@ pub fn main() -> ExitCode {
         Err(code) => return code,
     };
     pcp_view::show(&options.view, |scratch| options.plans(scratch)).unwrap_or_else(|e| {
+        if let Some(Printed(text)) = e.downcast_ref() {
+            escape::print(text);
+            return ExitCode::SUCCESS;
+        }
         escape::eprint(format_args!("pcp-agents: {}\n", Escaped(e)));
         ExitCode::FAILURE
     })

@@ -240,6 +240,23 @@ fn mistakes_on_the_command_line() {
         stderr(&["--", "true", "x"]),
         "pcp-agents: true is not an agent of this framework: give its names with --pmns FILE\n"
     );
+    // An agent says itself why it does not begin.
+    let own = |arguments: &[&str]| {
+        let agent = ["--", env!("CARGO_BIN_EXE_pcp-agents"), "agent"];
+        run(&[&agent[..], arguments].concat())
+    };
+    let said = own(&["simple", "--nosuch"]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.starts_with("pcp-agents: pmdasimple: unexpected argument '--nosuch' found"), "{said}");
+    let failed =
+        stderr(&["--", "sh", "-c", "echo; echo first; echo second >&2; echo third >&2; echo Usage: x >&2; exit 4"]);
+    assert_eq!(failed, "pcp-agents: second; third\n");
+    let unknown = stderr(&["--", "sh", "-c", "echo unknown option $0 >&2; exit 1"]);
+    assert_eq!(unknown, "pcp-agents: sh is not an agent of this framework: give its names with --pmns FILE\n");
+    let killed = stderr(&["--", "sh", "-c", "kill -9 $$"]);
+    assert!(killed.ends_with("give its names with --pmns FILE (signal: 9 (SIGKILL))\n"), "{killed}");
+    let help = own(&["simple", "--help"]);
+    assert!(help.status.success() && stdout(&help).contains("Usage: pmdasimple"), "{help:?}");
     assert_eq!(stderr(&["--", "/no/agent"]), "pcp-agents: /no/agent: No such file or directory (os error 2)\n");
     let missing = stderr(&["--pmns", "/nonexistent/root", "--", "x"]);
     assert_eq!(missing, "pcp-agents: /nonexistent/root: No such file or directory (os error 2)\n");

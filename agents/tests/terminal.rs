@@ -29,7 +29,13 @@ const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
 impl Terminal {
+    /// Starts the program with agent `derived`. Only one agent: another agent could move its lines on the screen, and
+    /// then only the changed characters would be drawn.
     fn start() -> Terminal {
+        Terminal::with(&["-t", "0.1", "derived"], "xterm-256color")
+    }
+
+    fn with(arguments: &[&str], term: &str) -> Terminal {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         // No other program may inherit this side, which would keep the terminal open.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -39,10 +45,9 @@ impl Terminal {
         fcntl(&pty.slave, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
         let inside = || pty.slave.try_clone().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_pcp-agents"))
-            // Only one agent: another agent could move its lines on the screen, and then only the changed characters
-            // would be drawn.
-            .args(["-t", "0.1", "derived"])
-            .env("TERM", "xterm-256color")
+            .args(arguments)
+            .env("TERM", term)
+            .env("LC_ALL", "C.UTF-8")
             .env("PCP_CONF", "/nonexistent/pcp.conf")
             .stdin(inside())
             .stdout(inside())
@@ -105,6 +110,34 @@ fn control_c_ends_it() {
     terminal.until("derived.color.total");
     terminal.screen.write_all(b"\x03").unwrap();
     assert_eq!(terminal.end(), Some(0));
+}
+
+/// If nothing can be shown, the view ends by itself. Its reason stays on the terminal.
+#[test]
+fn the_reason_of_an_agent_that_ends_at_once_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = dir.path().join("names");
+    std::fs::write(&names, "root {\n  x 1:1:1\n}\n").unwrap();
+    let names = names.to_str().unwrap();
+    for command in ["echo no such disk >&2; exit 3", "echo no such disk >&2; read first"] {
+        let mut terminal = Terminal::with(&["--pmns", names, "--", "sh", "-c", command], "xterm-256color");
+        terminal.until(LEAVE);
+        terminal.until("its log: no such disk");
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(1));
+    }
+    // An agent of this framework that does not begin at all.
+    let mut terminal =
+        Terminal::with(&["--", env!("CARGO_BIN_EXE_pcp-agents"), "agent", "simple", "-z"], "xterm-256color");
+    assert!(!terminal.until("pcp-agents: pmdasimple: unexpected argument '-z' found").contains(ENTER));
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(1));
+}
+
+/// A terminal that cannot move its cursor gets lines.
+#[test]
+fn a_dumb_terminal_has_no_screen() {
+    let mut terminal = Terminal::with(&["-t", "0.1", "-s", "1", "derived"], "dumb");
+    assert!(!terminal.until("derived.color.total").contains('\x1b'));
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use pcp_archive::{Archive, ArchiveError};
 use pmapi::Error;
-use pmapi::escape::Output;
+use pmapi::escape::{self, Escaped, Output};
 pub use pmda::Failure;
 
 use fleet::Fleet;
@@ -118,11 +118,23 @@ fn ended(signals: &Signals) -> Option<ExitCode> {
     signals.received().map(|signal| ExitCode::from(128u8.saturating_add(signal as u8)))
 }
 
+/// Returns whether the samples are shown in the live view, which needs a terminal that can move its cursor.
+fn is_live(options: &ViewOptions) -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !options.json && !options.plain && !is_dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
+}
+
 /// Shows samples. If the reader has closed the output, that is not an error.
 fn samples(options: &ViewOptions, stage: &mut dyn Stage, signals: &Signals) -> io::Result<()> {
-    let live = !options.json && !options.plain && io::stdout().is_terminal() && io::stdin().is_terminal();
-    if live {
-        return tui::run(stage, options.interval, options.samples, signals);
+    if is_live(options) {
+        let shown = tui::run(stage, options.interval, options.samples, signals);
+        // The view is gone from the terminal, and its reasons with it.
+        for agent in stage.agents() {
+            if let Some(reason) = agent.failure() {
+                escape::eprint(format_args!("{}: {}\n", Escaped(&agent.name), Escaped(reason)));
+            }
+        }
+        return shown;
     }
     let samples = options.samples.unwrap_or(2);
     let out = Output::to(io::stdout().lock());

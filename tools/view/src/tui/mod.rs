@@ -87,7 +87,7 @@ fn refresh(
             stage.tick();
         }
         stage.gather(SLICE);
-        if stage.failure().is_some() {
+        if stage.failure().is_some() || have_never_begun(stage) {
             break;
         }
         // A list of many lines takes time, and changes only with a sample or a key.
@@ -108,6 +108,11 @@ fn refresh(
         }
     }
     Ok(())
+}
+
+/// Returns whether all agents have ended without any metrics.
+fn have_never_begun(stage: &dyn Stage) -> bool {
+    stage.agents().iter().all(|agent| agent.failure().is_some() && agent.board.metrics.is_empty())
 }
 
 /// Returns the terminal that crossterm reads.
