@@ -90,6 +90,15 @@ impl Type {
         }
     }
 
+    /// Returns the name for a sentence: [`Type::name`], but `I32` and `I64` where that is a number alone.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Type::I32 => "I32",
+            Type::I64 => "I64",
+            other => other.name(),
+        }
+    }
+
     /// Returns the description that pmPrintDesc(3) prints.
     pub const fn description(self) -> &'static str {
         match self {

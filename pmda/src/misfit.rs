@@ -37,13 +37,13 @@ impl fmt::Display for Misfit {
             self.inst.map_or(Ok(()), |inst| write!(f, " for instance {inst}"))?;
             return f.write_str(", at which clients would end it");
         }
-        write!(f, "a value of type {}", self.given)?;
+        write!(f, "a value of type {}", self.given.word())?;
         if let Some(number) = self.number {
             write!(f, " ({number})")?;
         }
         if let Some(inst) = self.inst {
             write!(f, " for instance {inst}")?;
         }
-        write!(f, " does not convert to the declared type {}", self.declared)
+        write!(f, " does not convert to the declared type {}", self.declared.word())
     }
 }

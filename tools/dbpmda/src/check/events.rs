@@ -31,7 +31,7 @@ fn parameter(pmid: Option<PmId>, ty: Type, types: &HashMap<PmId, Type>) -> Optio
         None => Some(format!("parameter {pmid} has no descriptor")),
         Some(announced) if is_same(*announced, ty) => None,
         Some(announced) => {
-            Some(format!("parameter {pmid} has a value of type {}, but is of type {}", ty.name(), announced.name()))
+            Some(format!("parameter {pmid} has a value of type {}, but is of type {}", ty.word(), announced.word()))
         }
     }
 }

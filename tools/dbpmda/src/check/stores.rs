@@ -16,7 +16,7 @@ impl<C: Channel> Check<C> {
             let (Some(value), Some(other)) = (zero(desc.ty), other_type(desc.ty)) else { continue };
             let inst = desc.indom.and_then(|indom| self.indoms.get(&indom)?.iter().find_map(|(inst, _)| *inst));
             if desc.indom.is_none() || inst.is_some() {
-                let what = format!("a value of type {}, not {}", other.ty().name(), desc.ty.name());
+                let what = format!("a value of type {}, not {}", other.ty().word(), desc.ty.word());
                 self.check_refused(name, desc.pmid, inst, other, &what);
             }
             // A singular metric has no instance, and no domain has this one.

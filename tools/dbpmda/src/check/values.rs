@@ -95,7 +95,7 @@ impl<C: Channel> Check<C> {
                         (inst, number(atom))
                     }
                     Err(_) => {
-                        wrong.push((Rule::ValueType, format!("{raw:.40?} is not of type {}", ty.name())));
+                        wrong.push((Rule::ValueType, format!("{raw:.40?} is not of type {}", ty.word())));
                         (inst, None)
                     }
                 });

@@ -43,8 +43,8 @@ fn the_sample_agent() {
         "no-descriptor: sample.bad.unknown: ",
         "no-descriptor: sample.secret.foo.bar.max.redirect: ",
         "value-instance: sample.bogus_bin: ",
-        "events: sample.event.records: parameter 29.0.127 has a value of type U32, but is of type 32",
-        "events: sample.event.highres_records: parameter 29.0.127 has a value of type U32, but is of type 32",
+        "events: sample.event.records: parameter 29.0.127 has a value of type U32, but is of type I32",
+        "events: sample.event.highres_records: parameter 29.0.127 has a value of type U32, but is of type I32",
     ];
     for start in starts {
         assert!(found.iter().any(|line| line.starts_with(start)), "{start}: {found:#?}");

@@ -2,6 +2,7 @@
 
 mod about;
 mod arrange;
+mod ascii;
 mod history;
 mod keys;
 mod row;
@@ -67,6 +68,7 @@ fn refresh(
     samples: Option<u64>,
     signals: &Signals,
 ) -> io::Result<()> {
+    let is_utf8 = ascii::is_utf8();
     let mut view = View::new(interval);
     view.recorded = stage.is_recorded();
     let input = input()?;
@@ -93,7 +95,12 @@ fn refresh(
         // A list of many lines takes time, and changes only with a sample or a key.
         if stage.take_changed() || has_input {
             view.set_course(stage.state(), stage.time());
-            terminal.draw(|frame| view.draw(frame, stage.agents()))?;
+            terminal.draw(|frame| {
+                view.draw(frame, stage.agents());
+                if !is_utf8 {
+                    ascii::replace(frame.buffer_mut());
+                }
+            })?;
         }
         let due = if view.paused { SLICE } else { next.saturating_duration_since(Instant::now()) };
         let is_readable = wait_for_input(&input, SLICE.min(due))?;

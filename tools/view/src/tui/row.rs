@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use pmapi::{Desc, Semantics, Type};
+use pmapi::cnum::general;
+use pmapi::{Desc, Semantics};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::{Layout, Rect};
@@ -14,7 +15,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::arrange::Place;
 use crate::fleet::{Agent, Status};
-use crate::model::{Change, Kind, Metric, Series, Shown};
+use crate::model::{Change, Kind, Metric, Series, Shown, Value};
 use crate::plain::{self, difference};
 
 /// Whether rates of counters are shown, or their values.
@@ -154,9 +155,7 @@ fn draw_folded(shown: &Shown, numbers: Numbers, area: Rect, buf: &mut Buffer) {
 pub(super) fn desc_words(desc: &Desc, columns: u16) -> String {
     let ty = match desc.ty {
         ty if columns >= 100 => ty.description().to_owned(),
-        Type::I32 => "i32".to_owned(),
-        Type::I64 => "i64".to_owned(),
-        ty => ty.to_string().to_lowercase(),
+        ty => ty.word().to_lowercase(),
     };
     let units = desc.units.to_string();
     let units = if units.is_empty() { "none" } else { &units };
@@ -207,10 +206,18 @@ fn draw_numbers(desc: &Desc, series: &Series, numbers: Numbers, area: Rect, buf:
         Numbers::Rates => difference(desc, series),
         Numbers::Raw => plain::change(series),
     };
-    line(&series.value.text, style, value).right_aligned().render(value, buf);
+    line(&short(&series.value), style, value).right_aligned().render(value, buf);
     line(&difference.unwrap_or_default(), Style::new().dim(), change).right_aligned().render(change, buf);
     let (numbers, floor) = course_of(desc, series, numbers);
     sparkline(numbers, course, floor).fg(Color::LightBlue).render(course, buf);
+}
+
+/// Returns the text of a value. A floating point number has six significant digits, as with `%g`, or all digits of its
+/// integer part. The page of its history has all.
+fn short(value: &Value) -> Cow<'_, str> {
+    let Kind::Float(number) = value.kind else { return Cow::Borrowed(&value.text) };
+    let integer = if number.abs() < 1e15 { number.abs().ceil().max(1.0).log10().floor() as usize + 1 } else { 0 };
+    general(number, integer.max(6)).into()
 }
 
 /// Returns the numbers of a course, and an upper limit for its lowest bar. The bars of rates begin at zero.
@@ -244,6 +251,9 @@ pub(super) fn sparkline(course: &VecDeque<Option<f64>>, area: Rect, floor: f64) 
 
 #[cfg(test)]
 mod tests {
+    use pcp_pdu::result::RawValue;
+    use pmapi::Type;
+
     use super::*;
 
     #[test]
@@ -252,6 +262,28 @@ mod tests {
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("数数数", 4), "数…");
         assert_eq!(cut("abc", 0), "");
+    }
+
+    #[test]
+    fn floats_have_few_digits() {
+        let drawn = |number: f64| {
+            let bytes = number.to_be_bytes();
+            short(&Value::new(RawValue::Block(5, &bytes), Type::Double)).into_owned()
+        };
+        for (number, text) in [
+            (6.878306878306878, "6.87831"),
+            (0.1, "0.1"),
+            (3.0, "3"),
+            (-0.000012345678, "-1.23457e-05"),
+            (1234567.891, "1234568"),
+            (123456789012.5, "123456789012"),
+            (999999.5, "999999.5"),
+            (1.5e300, "1.5e+300"),
+            (f64::NAN, "nan"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(drawn(number), text);
+        }
     }
 
     #[test]

@@ -469,3 +469,48 @@ fn any_size_of_the_screen() {
         }
     }
 }
+
+#[test]
+fn a_filter_without_a_hit_says_so() {
+    let mut view = View::new(Duration::from_secs(1));
+    assert!(view.act(Action::Filter, &agents()));
+    "xyzzy".chars().for_each(|c| assert!(view.act(Action::Type(c), &agents())));
+    let note = "   No name of a metric or an instance has \"xyzzy\".";
+    let all = agents();
+    assert_eq!(screen_of(&mut view, &all[..1], 80, 10)[0], note);
+    // The agent that has ended is shown.
+    let shown = screen(&mut view, 80, 10);
+    assert!(shown[1].contains("closed the connection") && shown[2] == note, "{shown:?}");
+    assert!(view.act(Action::Cancel, &agents()));
+    assert!(!screen(&mut view, 80, 10).iter().any(|line| line.contains("No name")));
+}
+
+#[test]
+fn the_texts_of_a_bar_do_not_touch() {
+    for columns in 40..120 {
+        let mut view = View::new(Duration::from_secs(1));
+        let foot = screen(&mut view, columns, 6).pop().unwrap();
+        let (left, right) = foot.split_at(foot.find("1–").unwrap());
+        assert!(left.ends_with(' ') && right.contains(" of "), "{columns}: {foot}");
+    }
+}
+
+/// A locale other than UTF-8 has no bars and lines, and a stranger's letters cannot be shown.
+#[test]
+fn a_screen_of_ascii() {
+    let mut agents = agents();
+    agents[1].name = "größe 数".to_owned();
+    let mut view = View::new(Duration::from_secs(1));
+    let mut terminal = Terminal::new(TestBackend::new(80, 20)).unwrap();
+    let drawn = terminal.draw(|frame| {
+        view.draw(frame, &agents);
+        ascii::replace(frame.buffer_mut());
+    });
+    let buffer = drawn.unwrap().buffer.clone();
+    let lines: Vec<String> = (0..20).map(|y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>()).collect();
+    assert!(lines.iter().all(|line| line.is_ascii()), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("* demo ----")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("x gr??e ? ")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains(" ^ ")), "{lines:#?}");
+    assert!(lines[19].contains("| ? keys"), "{lines:#?}");
+}

@@ -301,7 +301,10 @@ impl View {
         let [head, body, foot] = areas.areas(frame.area());
         self.arrange(agents, body.height.into());
         match self.page {
-            Page::List => self.draw_list(frame, agents, body),
+            Page::List => {
+                self.draw_list(frame, agents, body);
+                self.draw_no_hit(frame, body);
+            }
             Page::Keys => {
                 for (text, area) in KEYS.iter().zip(body.rows()) {
                     frame.render_widget(line(&format!("   {text}"), Style::new(), area), area);
@@ -369,6 +372,16 @@ impl View {
         }
     }
 
+    /// Draws a line about a filter that no metric passes.
+    fn draw_no_hit(&self, frame: &mut Frame<'_>, body: Rect) {
+        let has_hit = self.lines.iter().any(|place| !matches!(place, Place::Agent(_) | Place::NoMetrics(_)));
+        let filter = &self.arrangement.filter;
+        if let Some(area) = body.rows().nth(self.lines.len()).filter(|_| !has_hit && !filter.is_empty()) {
+            let text = format!("   No name of a metric or an instance has \"{filter}\".");
+            frame.render_widget(line(&text, Style::new(), area), area);
+        }
+    }
+
     fn draw_history(&self, frame: &mut Frame<'_>, agents: &[Agent], body: Rect) {
         let key = self.selected;
         let found = key.and_then(|key| {
@@ -423,8 +436,10 @@ impl View {
 
 /// Draws a line in reverse video.
 fn draw_bar(at_left: &str, at_right: &str, area: Rect, frame: &mut Frame<'_>) {
-    let widths = [Constraint::Fill(1), Constraint::Length(columns(at_right))];
-    for (text, area) in [at_left, at_right].into_iter().zip(Layout::horizontal(widths).areas::<2>(area)) {
+    let gap = u16::from(!at_right.is_empty());
+    let widths = [Constraint::Fill(1), Constraint::Length(gap), Constraint::Length(columns(at_right))];
+    let [left, _, right] = Layout::horizontal(widths).areas(area);
+    for (text, area) in [(at_left, left), (at_right, right)] {
         frame.render_widget(line(text, Style::new(), area), area);
     }
     frame.buffer_mut().set_style(area, Style::new().reversed());
