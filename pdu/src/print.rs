@@ -231,7 +231,7 @@ fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
 }
 
 fn clock(time: Stamp, layout: Layout) -> String {
-    let clock = Zone::of_process().local(time.seconds).clock();
+    let clock = Zone::system().local(time.seconds).clock();
     match layout {
         Layout::Micro => format!("{clock}.{:03}", time.nanoseconds / 1_000_000),
         Layout::Nano => format!("{clock}.{:09}", time.nanoseconds),

@@ -2,7 +2,7 @@
 //! domain whose instances come from a configuration file.
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
-use pmda::pmapi::zone::LocalTime;
+use pmda::pmapi::zone::{LocalTime, Zone};
 use pmda::prelude::*;
 use tracing::{error, warn};
 
@@ -24,6 +24,7 @@ pub struct Simple {
     /// CPU time of the process, read once for each fetch that needs it.
     usage: Option<Usage>,
     now: Cache<Unit>,
+    zone: Zone,
     conf: ConfigFile,
 }
 
@@ -72,7 +73,7 @@ impl Agent for Simple {
 
         let now = Cache::open(setup.indom_id(TIME), setup.config());
         let conf = ConfigFile::new(setup.dir().join("simple.conf"));
-        Ok(Simple { numfetch: 0, colors: [0, 100, 200], usage: None, now, conf })
+        Ok(Simple { numfetch: 0, colors: [0, 100, 200], usage: None, now, zone: Zone::system(), conf })
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
@@ -112,7 +113,7 @@ impl Agent for Simple {
                 out.put(time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
             }
             NOW => {
-                let time = LocalTime::now();
+                let time = self.zone.now();
                 out.put_each(&self.now, |unit| unit(&time))
             }
             _ => Err(Error::PMID),

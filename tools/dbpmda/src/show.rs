@@ -12,7 +12,7 @@ use crate::names::NameSpace;
 /// Returns the first line of a result. `interface` is that of a shared object, whose results have microseconds.
 pub(crate) fn result_head(result: &ResultPdu<'_>, bytes: &[u8], interface: Option<u8>) -> String {
     let (seconds, micros, count) = (result.seconds, result.microseconds, result.len());
-    let clock = Zone::of_process().local(seconds.into()).clock();
+    let clock = Zone::system().local(seconds.into()).clock();
     let (kind, fraction, shown) = match interface {
         Some(_) => ("pm", format!("{micros:06}"), format!("{:03}", micros / 1000)),
         None => ("__pm", format!("{:09}", i64::from(micros) * 1000), format!("{:09}", i64::from(micros) * 1000)),

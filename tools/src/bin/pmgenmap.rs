@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    let zone = Zone::of_process();
+    let zone = Zone::system();
     let local = zone.local(seconds);
     format!("{} {} {}", local.of_log(), zone.abbreviation(seconds), local.year)
 }

@@ -7,7 +7,7 @@ use pmapi::zone::Zone;
 
 /// Returns the date and the time in the zone of this process: `2026-11-28` and `15:04:05`.
 pub(crate) fn local(time: Stamp) -> (String, String) {
-    let local = Zone::of_process().local(time.seconds);
+    let local = Zone::system().local(time.seconds);
     (format!("{}-{:02}-{:02}", local.year, local.month, local.day), local.clock())
 }
 
