@@ -177,7 +177,7 @@ impl Emitter<'_> {
             }
             Filter::Pattern { regex, invert } => {
                 let pattern = Pattern {
-                    regex: regex.clone(),
+                    regex: Arc::clone(regex),
                     invert: *invert,
                     indom,
                     known: Vec::new(),

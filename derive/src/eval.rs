@@ -10,6 +10,7 @@ use super::select;
 use super::values::{Column, InstIds};
 use super::{Presence, Source};
 use pmapi::{Atom, Error, InDom, Inst, Units};
+use regex_automata::nfa::thompson::pikevm::Cache;
 
 /// Memory that all steps share.
 #[derive(Debug, Default)]
@@ -187,13 +188,14 @@ impl Pattern {
     /// Finds the matching instances. Asks the source only for the names of new instances.
     fn find(&mut self, ids: &Arc<InstIds>, source: &mut dyn Source) {
         let known = std::mem::take(&mut self.known);
+        let mut memory = None;
         self.complete = true;
         self.places.clear();
         for (place, id) in ids.list.iter().enumerate() {
             let before = known.binary_search_by_key(id, |entry| entry.0).ok().and_then(|at| known.get(at));
             let matches = match before {
                 Some((_, matches)) => Some(*matches),
-                None => self.compare(*id, source),
+                None => self.compare(*id, source, &mut memory),
             };
             match matches {
                 Some(matches) => self.known.push((*id, matches)),
@@ -210,11 +212,11 @@ impl Pattern {
     }
 
     /// Returns whether the name of an instance matches; `None` if it has no name.
-    fn compare(&mut self, id: u32, source: &mut dyn Source) -> Option<bool> {
+    fn compare(&mut self, id: u32, source: &mut dyn Source, memory: &mut Option<Cache>) -> Option<bool> {
         self.name.clear();
         source.instance_name(self.indom?, Inst::from_word(id)?, &mut self.name).ok()?;
         let name = self.name.split(|b| *b == b' ').next().unwrap_or_default();
-        Some(self.regex.is_match(name) != self.invert)
+        Some(self.regex.is_match(memory, name) != self.invert)
     }
 }
 

@@ -91,8 +91,10 @@
 //! * Every definition needs a valid metric name; libpcp requires one only in configuration files.
 //! * The meaning of an expression depends on nothing before it. In libpcp an unclosed `matchinst` and an unfinished
 //!   `mkconst` affect the expressions after them.
-//! * Patterns match characters in UTF-8; libpcp uses the locale. Back references in them are refused. An `indom=` with
-//!   a number that no instance domain has is refused; libpcp uses the low 32 bits.
+//! * Patterns match characters in UTF-8, and their classes are those of Unicode ([`pcp_ere`]); libpcp uses the locale,
+//!   which is `C` in programs of PCP in C. Back references in them are refused. A compiled pattern may have 16 MiB, and
+//!   those of all definitions in a process 64 MiB; equal ones are compiled once.
+//! * An `indom=` with a number that no instance domain has is refused; libpcp uses the low 32 bits.
 //! * An expression nested more than 10,000 deep gets a message.
 //! * The last line of a configuration needs no newline. The files of a directory are read in the order of their names.
 //! * `#control novalue=1`, as the manual spells it, works. `CONTEXT_LIMIT` works before there is a context.

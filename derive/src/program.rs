@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use regex::bytes::Regex;
-
 use super::BindError;
 use super::data::{Data, Scale};
 use super::expr::BinaryOp;
+use super::filter::Regex;
 use super::history::{History, Rate};
 use super::join::Join;
 use super::rules::Meta;
@@ -182,7 +181,7 @@ pub(crate) struct Instance {
 
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    pub(crate) regex: Regex,
+    pub(crate) regex: Arc<Regex>,
     pub(crate) invert: bool,
     pub(crate) indom: Option<InDom>,
     /// Whether each instance matches, sorted by instance, for those whose names have been compared.

@@ -129,7 +129,7 @@ fn parse(condition: &str) -> Result<(Key, Test), String> {
 }
 
 fn pattern(text: &str) -> Result<Regex, String> {
-    let mut builder = RegexBuilder::new(&pcp_ere::translate(text).map_err(|e| format!("{text}: {e}"))?);
+    let mut builder = RegexBuilder::new(&pcp_ere::translate_ascii(text).map_err(|e| format!("{text}: {e}"))?);
     builder.size_limit(PATTERN_SIZE).dfa_size_limit(CACHE_SIZE).nest_limit(50);
     builder.build().map_err(|_| format!("{text}: {}", pcp_ere::TOO_BIG))
 }

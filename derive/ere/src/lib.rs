@@ -3,6 +3,15 @@
 //!
 //! The only use is to test whether a text matches, so neither the longest match nor sub-expressions matter. Errors have
 //! the texts of regerror(3). Back references, a GNU extension, are refused.
+//!
+//! Patterns mean what they mean to glibc in the locale `C.UTF-8`: they match characters in UTF-8, classes such as
+//! `[:alpha:]` have the characters of glibc 2.36 (Unicode 15), and ranges are those of code points. There are two
+//! differences:
+//! * Characters beyond ASCII may be in ranges, and in `[[=é=]]` and `[[.é.]]`. glibc refuses them in this locale.
+//! * The bounds of words (`\b`, `\B`, `\<`, `\>`) are those of crate `regex`, which needs its feature `unicode-perl` for them.
+//!   To it, combining marks and some punctuation are parts of words.
+
+mod class;
 
 use std::fmt;
 
@@ -21,6 +30,8 @@ const BRACE: &str = "Unmatched \\{";
 const BAD_INTERVAL: &str = "Invalid content of \\{\\}";
 
 const MAX_REPEAT: u32 = 0x7fff;
+/// Largest translation, in bytes. A class of characters has up to 12 KiB.
+const LARGEST: usize = 1 << 20;
 /// Largest nesting of intervals that directly follow one another.
 const MAX_NESTED: usize = 50;
 
@@ -40,8 +51,7 @@ type Result<T = ()> = std::result::Result<T, Error>;
 
 /// Translates a pattern to the syntax of the `regex` crate.
 ///
-/// The translation is up to a few times as long as the pattern. The caller bounds the length of the pattern, and the
-/// size of the compiled expression.
+/// The translation has up to 1 MiB. The caller bounds the size of the compiled expression.
 ///
 /// ```
 /// assert_eq!(pcp_ere::translate("^a<b>$"), Ok("(?s)^a<b>$".to_owned()));
@@ -50,16 +60,25 @@ type Result<T = ()> = std::result::Result<T, Error>;
 /// ```
 ///
 /// # Errors
-/// For an invalid pattern, a back reference, or a repetition of more than 32,767 times.
+/// For an invalid pattern, a back reference, a repetition of more than 32,767 times, or one whose translation is too long.
 pub fn translate(pattern: &str) -> Result<String> {
-    let mut translation = Translation { rest: pattern, out: String::from("(?s)"), ..Translation::default() };
-    translation.run()?;
-    Ok(translation.out)
+    Translation { rest: pattern, ..Translation::default() }.run()
+}
+
+/// Translates a pattern as [`translate`] does, but with ASCII characters only in its classes and words. A compiled class of
+/// Unicode needs some 50 KiB, which may be too much for a pattern that a stranger has written.
+///
+/// # Errors
+/// Errors of [`translate`].
+pub fn translate_ascii(pattern: &str) -> Result<String> {
+    Translation { rest: pattern, ascii: true, ..Translation::default() }.run()
 }
 
 #[derive(Default)]
 struct Translation<'a> {
     rest: &'a str,
+    /// Whether classes have ASCII characters only.
+    ascii: bool,
     out: String,
     /// Index in the output where each open group begins.
     groups: Vec<usize>,
@@ -81,8 +100,12 @@ enum Last {
 }
 
 impl Translation<'_> {
-    fn run(&mut self) -> Result {
+    fn run(mut self) -> Result<String> {
+        self.out.push_str("(?s)");
         while let Some(c) = self.take() {
+            if self.out.len() > LARGEST {
+                return Err(Error(TOO_BIG));
+            }
             match c {
                 '*' | '+' | '?' => self.repeat(c)?,
                 '{' => self.interval()?,
@@ -111,7 +134,7 @@ impl Translation<'_> {
                 c => self.literal(c),
             }
         }
-        if self.groups.is_empty() { Ok(()) } else { Err(Error(PARENTHESIS)) }
+        if self.groups.is_empty() { Ok(self.out) } else { Err(Error(PARENTHESIS)) }
     }
 
     fn take(&mut self) -> Option<char> {
@@ -125,6 +148,22 @@ impl Translation<'_> {
         self.out.push_str(text);
     }
 
+    /// Adds the characters of a class to a set.
+    fn characters(&self, class: &str, set: &mut String) {
+        if self.ascii {
+            set.extend(["[:", class, ":]"]);
+        } else {
+            class::push(class, set);
+        }
+    }
+
+    /// Adds a set of a class and further characters.
+    fn class(&mut self, negation: &str, class: &str, more: &str) {
+        let mut set = format!("[{negation}");
+        self.characters(class, &mut set);
+        self.atom(&(set + more + "]"));
+    }
+
     fn literal(&mut self, c: char) {
         self.last = Last::Atom(self.out.len());
         push_literal(&mut self.out, c);
@@ -133,19 +172,17 @@ impl Translation<'_> {
     fn escape(&mut self) -> Result {
         match self.take().ok_or(Error(TRAILING))? {
             '1'..='9' => return Err(Error(BACK_REFERENCE)),
-            'w' => self.atom("[[:alnum:]_]"),
-            'W' => self.atom("[^[:alnum:]_]"),
-            's' => self.atom("[[:space:]]"),
-            'S' => self.atom("[^[:space:]]"),
+            'w' => self.class("", "alnum", "_"),
+            'W' => self.class("^", "alnum", "_"),
+            's' => self.class("", "space", ""),
+            'S' => self.class("^", "space", ""),
             c @ ('b' | 'B' | '<' | '>' | '`' | '\'') => {
-                self.out.push_str(match c {
-                    'b' => "(?-u:\\b)",
-                    'B' => "(?-u:\\B)",
-                    '<' => "(?-u:\\<)",
-                    '>' => "(?-u:\\>)",
-                    '`' => "\\A",
-                    _ => "\\z",
-                });
+                match c {
+                    '`' => self.out.push_str("\\A"),
+                    '\'' => self.out.push_str("\\z"),
+                    bound if self.ascii => self.out.extend(["(?-u:\\", bound.encode_utf8(&mut [0; 4]), ")"]),
+                    bound => self.out.extend(['\\', bound]),
+                }
                 self.last = Last::Nothing;
             }
             c => self.literal(c),
@@ -232,10 +269,13 @@ impl Translation<'_> {
         }
         let mut first = true;
         loop {
+            if set.len() > LARGEST {
+                return Err(Error(TOO_BIG));
+            }
             match self.member(first)? {
                 Member::End => break,
                 Member::Class(class) => {
-                    set.push_str(&format!("[:{class}:]"));
+                    self.characters(class, &mut set);
                     self.no_range()?;
                 }
                 Member::Char(from) => self.range(from, &mut set)?,
@@ -291,10 +331,8 @@ enum Member {
 }
 
 fn named(kind: char, name: &str) -> Result<Member> {
-    const CLASSES: [&str; 12] =
-        ["alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "xdigit"];
     if kind == ':' {
-        let class = CLASSES.into_iter().find(|class| *class == name);
+        let class = class::NAMES.into_iter().find(|class| *class == name);
         return class.map(Member::Class).ok_or(Error(BAD_CLASS));
     }
     let mut chars = name.chars();
@@ -343,6 +381,18 @@ mod tests {
     }
 
     #[test]
+    fn classes_have_characters_of_unicode() {
+        assert!(matches("^[[:alpha:]]+$", "été") && !matches("^[[:alpha:]]+$", "été!"));
+        assert!(matches("^[^[:upper:]]$", "é") && !matches("^[^[:upper:]]$", "É"));
+        assert!(matches("^[_[:lower:]-]+$", "straße-_") && matches(r"^\w\W$", "日\u{a0}"));
+        assert!(matches("^[[:space:]]$", "\u{2003}") && !matches("^[[:digit:]]$", "٣"));
+        assert!(matches(r"\<été\>", "l'été.") && !matches(r"\bt", "été"));
+        assert!(matches("^[à-ü]$", "é") && matches("^[[=é=]]$", "é") && !matches("^[[=e=]]$", "é"));
+        let ascii = Regex::new(&translate_ascii(r"^[[:alpha:]]\b").unwrap()).unwrap();
+        assert!(ascii.is_match("eé".as_bytes()) && !ascii.is_match("é".as_bytes()));
+    }
+
+    #[test]
     fn errors() {
         for (pattern, why) in [
             ("*", BAD_REPEAT),
@@ -362,6 +412,8 @@ mod tests {
             ("[a-a-z]", BAD_RANGE),
             ("\\", TRAILING),
             ("\\1", BACK_REFERENCE),
+            (&"[[:alpha:]]".repeat(500), TOO_BIG),
+            (&format!("[{}]", "[:alpha:]".repeat(500)), TOO_BIG),
         ] {
             assert_eq!(translate(pattern), Err(Error(why)), "{pattern}");
         }
