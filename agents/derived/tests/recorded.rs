@@ -338,6 +338,31 @@ fn a_check_over_several_logging_groups() {
     expected(&check("100"), ["{\"\"=8}", "{\"north\"=6,\"south\"=112}", "{\"\"=9.23076923076923}", "{\"\"=52}", "{}"]);
 }
 
+/// The lines that libpcp 7.2 prints for them.
+#[test]
+fn messages_about_controls() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, config) = (write(dir.path()), dir.path().join("a.conf"));
+    fs::write(&config, "#control extra=1\ndouble = shop.carts * 2\n").unwrap();
+    for (control, expected) in [
+        ("foo", "missing '=' in derived metric control (foo)"),
+        ("foo=1", "unknown derived metric control (foo)"),
+        ("global=", "missing value in derived metric control (global=)"),
+        ("global=x", "bad value (x) for derived metric control (global)"),
+        ("option=7", "failed to set derived metric control option=7: Bad value for function argument"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pmdaderived"));
+        command.arg("--archive").arg(&input).arg("--check").arg(&config).env("PCP_DERIVED_CONTROL", control);
+        let output = command.env("PMNS_DEFAULT", "/dev/null").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let expected = [
+            format!("Warning: $PCP_DERIVED_CONTROL: {expected}"),
+            format!("[{}:1] Warning: unknown derived metric control (extra)", config.display()),
+        ];
+        assert_eq!(text.lines().take(2).collect::<Vec<_>>(), expected);
+    }
+}
+
 /// Metrics that many archives have. Definitions over a metric that an archive lacks are refused.
 const COMMON: &str = "\
 busy = 100 * (rate(kernel.all.cpu.user) + rate(kernel.all.cpu.sys)) / hinv.ncpu

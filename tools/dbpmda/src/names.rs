@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use pcp_derive::{Controls, Definitions, Scope, read_files};
+use pcp_derive::{Controls, Definitions, Scope, Setter, read_files};
 use pcp_tools::PmIds;
 use pmapi::{Config, Domain, Error, Item, OptionWord as _, OrNull, PmId};
 use pmns::{Node, Tree};
@@ -165,6 +165,11 @@ fn derived(console: &Console) -> Definitions {
     let default = config.var_dir().join("config/derived");
     let paths = config.var("PCP_DERIVED_CONFIG").unwrap_or(default.as_os_str()).to_string_lossy();
     let (mut definitions, mut controls) = (Definitions::new(Scope::Global), Controls::default());
+    if let Some(text) = std::env::var_os("PCP_DERIVED_CONTROL") {
+        let errors = controls.set_from_text(Setter::Environment, &text.to_string_lossy());
+        errors.iter().for_each(|error| err!(console, "Warning: $PCP_DERIVED_CONTROL: {error}\n"));
+        controls.apply(&mut definitions);
+    }
     read_files(&paths, &mut |path, text| {
         // A file that cannot be read counts as empty, as in libpcp.
         let text = text.unwrap_or_default();

@@ -140,9 +140,10 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Place { file, line } = &self.place;
-        match line {
-            0 => write!(f, "{file}: {}", self.text),
-            line => write!(f, "[{file}:{line}] {}", self.text),
+        match (line, self.text.strip_prefix("Warning: ")) {
+            (0, None) => write!(f, "{file}: {}", self.text),
+            (0, Some(text)) => write!(f, "Warning: {file}: {text}"),
+            (line, _) => write!(f, "[{file}:{line}] {}", self.text),
         }
     }
 }
