@@ -61,16 +61,8 @@ fn run() -> Result<(), ExitCode> {
         }
     }
     console.set_options(options);
-    let mut creds_timeout = 3;
-    for text in &args.creds_timeout {
-        match pcp_tools::integer(text) {
-            (seconds @ 1.., true) => creds_timeout = seconds.unsigned_abs(),
-            _ => {
-                program.say("-q requires a positive numeric argument");
-                is_wrong = true;
-            }
-        }
-    }
+    let creds_timeout = creds_timeout(&program, &args.creds_timeout);
+    is_wrong |= creds_timeout.is_none();
     for name in &args.username {
         user::switch(name).map_err(|e| {
             match e {
@@ -95,11 +87,32 @@ fn run() -> Result<(), ExitCode> {
     if args.interactive > 0 || is_terminal {
         source = source.with_prompts();
     }
-    let options =
-        Options { names: args.namespace.into_iter().next_back(), creds_timeout, keep_objects: args.valgrind > 0 };
+    let options = Options {
+        names: args.namespace.into_iter().next_back(),
+        creds_timeout: creds_timeout.unwrap_or(SECONDS),
+        keep_objects: args.valgrind > 0,
+    };
     if args.norc == 0 {
         source = source.with_rc();
     }
     let session = Session::new(source, console, options).map_err(|_| program.failure())?;
     session.run().map_err(|_| program.failure())
+}
+
+/// Seconds to wait for an agent's version exchange, by default.
+const SECONDS: u32 = 3;
+
+/// Returns the last argument of `-q`; `None` after messages about wrong ones.
+fn creds_timeout(program: &Program, arguments: &[String]) -> Option<u32> {
+    let mut seconds = Some(SECONDS);
+    for text in arguments {
+        match pcp_tools::integer(text) {
+            (number @ 1.., true) => seconds = seconds.and(Some(number.unsigned_abs())),
+            _ => {
+                program.say("-q requires a positive numeric argument");
+                seconds = None;
+            }
+        }
+    }
+    seconds
 }
