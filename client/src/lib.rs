@@ -50,10 +50,11 @@ use channel::Channel;
 
 use pcp_pdu::client::Answer;
 use pcp_pdu::handshake::Features;
+use pcp_pdu::metadata::DescReq;
 use pcp_pdu::profile::Profile;
 use pmapi::backoff::Backoff;
 use pmapi::spec::SpecError;
-use pmapi::{Error, Result};
+use pmapi::{Error, PmId, Result};
 
 /// Connection to pmcd, with the profile of instances that its fetches include.
 #[derive(Debug)]
@@ -116,6 +117,25 @@ impl Context {
             profile_sent: false,
             backoff: Backoff::default(),
         })
+    }
+
+    /// Exchanges a request with pmcd, and drops an error that pmcd has sent before it on its own.
+    ///
+    /// pmcd sends `PM_ERR_AGAIN` to a new client on its Unix socket while an agent that wants to know the clients is not
+    /// ready. As for libpcp, this counts as the answer to the first request, and the connection is of no use then. An agent
+    /// that is a client of the pmcd that starts it calls this after it has connected.
+    ///
+    /// # Errors
+    /// [Connection errors](crate#connection-errors).
+    pub fn settle(&mut self) -> Result {
+        // A metric of pmcd itself, which is always ready.
+        const METRIC: Option<PmId> = PmId::from_word(2 << 22);
+        let first = self.ask(|out| DescReq { pmid: METRIC }.encode(out, 0)).map(drop);
+        match first {
+            Err(Error::AGAIN) if self.is_connected() => self.channel.receive().map(drop),
+            Err(_) if self.is_connected() => Ok(()),
+            first => first,
+        }
     }
 
     /// Connects again, whether or not the connection is broken (pmReconnectContext(3)). The profile stays.

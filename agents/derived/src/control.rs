@@ -140,10 +140,8 @@ impl Control {
                 SAMPLES => out.put_inst(inst, figures.samples)?,
                 ERRORS => out.put_inst(inst, figures.errors)?,
                 EVALUATION => out.put_inst(inst, figures.evaluation.as_secs_f64())?,
-                AGE => match figures.sampled {
-                    Some(sampled) => out.put_inst(inst, sampled.elapsed().as_secs_f64())?,
-                    None => out.fail_inst(inst, Error::AGAIN),
-                },
+                // Before the first sample there is no value.
+                AGE => figures.sampled.map_or(Ok(()), |sampled| out.put_inst(inst, sampled.elapsed().as_secs_f64()))?,
                 LARGE_SAMPLES => out.put_inst(inst, figures.large_samples)?,
                 LARGE_LISTS => out.put_inst(inst, figures.large_lists)?,
                 INTERVAL => out.put_inst(inst, interval.as_secs_f64())?,

@@ -135,3 +135,15 @@ fn over_sockets() {
         assert_eq!(pmcd.agent_status("derived"), 0);
     }
 }
+
+/// pmcd sends an error to its local clients while the agent is not ready.
+#[test]
+#[ignore = "needs PCP"]
+fn the_first_connection_serves() {
+    let scene = Scene::new("value = sample.long.one\n");
+    let pmcd = scene.start(&[]);
+    until(&pmcd, "pminfo", &["-f", "derived.value"], "value 1");
+    let log = pmcd.log("derived");
+    assert_eq!(log.matches("connected to").count(), 1, "{log}");
+    assert!(!log.contains("sampling failed"), "{log}");
+}

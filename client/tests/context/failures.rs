@@ -168,6 +168,39 @@ fn times_without_end() {
     assert!(Context::new("127.0.0.1:1".parse().unwrap(), settings).is_err());
 }
 
+/// pmcd sends an error to a new client while an agent is not ready.
+#[test]
+fn an_error_before_the_first_answer() {
+    let serve = |mut stream: UnixStream| {
+        let _ = stream.write_all(&greeting(ALL));
+        let (mut frames, mut nth) = (Frames::new(), 0);
+        while let Ok(n @ 1..) = stream.read(frames.space()) {
+            frames.filled(n);
+            while let Ok(Some((Header { pdu, .. }, _))) = frames.next_pdu() {
+                let mut answer = desc(nth);
+                if pdu == PduType::CREDS {
+                    answer.clear();
+                    encode_error(&mut answer, 0, Err(Error::AGAIN)).unwrap();
+                }
+                nth += 1;
+                let _ = stream.write_all(&answer);
+            }
+        }
+    };
+    let fake = Fake::new(serve);
+    let mut context = fake.connect();
+    context.settle().unwrap();
+    assert_eq!(context.lookup_desc(pmid(2)).unwrap().pmid, pmid(2));
+    drop(context);
+    // Without it, the error counts as the answer.
+    assert_eq!(fake.connect().lookup_desc(pmid(1)), Err(Error::AGAIN));
+    // A pmcd without this metric.
+    let mut unknown = Vec::new();
+    encode_error(&mut unknown, 0, Err(Error::NOAGENT)).unwrap();
+    let mut context = Fake::answering(ALL, unknown, true).connect();
+    assert_eq!((context.settle(), context.is_connected()), (Ok(()), true));
+}
+
 /// Answers that make libpcp wait, or that it would take for answers to other requests.
 #[test]
 fn more_than_was_asked_for() {

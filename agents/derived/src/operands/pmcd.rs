@@ -45,7 +45,9 @@ impl Pmcd {
         self.live = None;
         let mut settings = Settings::default();
         settings.longest_answer = limits::ANSWER;
-        self.live = Some(Live::new(Context::new(self.host.clone(), settings)?));
+        let mut context = Context::new(self.host.clone(), settings)?;
+        context.settle()?;
+        self.live = Some(Live::new(context));
         info!(source = %self.host, "connected to {}", self.host);
         Ok(Connected::Anew)
     }
