@@ -2,7 +2,8 @@
 
 here=$PWD/packaging
 kind=${0##*/}
-fail() { echo "packaging/$kind: $1" >&2; exit "${2:-1}"; }
+eval "$(sed -n '/^show()/p' pmda/src/dir/steps.in)"
+fail() { printf '%s\n' "packaging/$kind: $(show "$1")" >&2; exit "${2:-1}"; }
 usage() { sed -n '/^# Usage/,/^$/s/^# \{0,1\}//p' "$here/$kind"; }
 
 output=target/packages bin='' version=''

@@ -7,7 +7,9 @@
 # the change, the line after it, and the program. If the script ends at any command, the line is either one, and install or
 # remove can be repeated.
 
-say() { echo "$script: $1" >&2; }
+eval "$(sed -n '/^show()/p' "$(dirname "$0")/../pmda/src/dir/steps.in")"
+say() { printf '%s\n' "$script: $(show "$1")" >&2; }
+tell() { printf '%s\n' "$(show "$1")" 2>/dev/null || :; }
 fail() { say "$1"; exit 1; }
 
 task=$1 name=$2 binary=$3
@@ -16,21 +18,23 @@ case $name in
     '') fail "host needs the name of an agent in pmcd's configuration." ;;
     *[!A-Za-z0-9_]*) fail "$name: the name of an agent has letters, digits and _." ;;
 esac
-[ -f "$PCP_DIR/etc/pcp.env" ] || fail "PCP is not installed (there is no $PCP_DIR/etc/pcp.env)."
+[ -f "$PCP_DIR/etc/pcp.env" ] || fail "PCP is not installed (there is no file \$PCP_DIR/etc/pcp.env)."
 [ "$(id -u)" -eq 0 ] || fail "only root can change pmcd's configuration: sudo ./$script host $name"
 . "$PCP_DIR/etc/pcp.env"
 conf=$PCP_PMCDCONF_PATH
 place=$PCP_PMDAS_DIR/$name/.host
 umask 022
+[ "$conf" != "$PCP_SYSCONF_DIR/local.conf" ] ||
+    fail "PCP_PMCDCONF_PATH selects the agents of local contexts, and not those of pmcd: unset it; nothing is changed."
+state="nothing is changed"
+trap 'say "interrupted; $state."; exit 1' HUP INT TERM
+trap : PIPE
 # One Install or Remove at a time, as those of agents: each replaces pmcd's configuration by what it has read before.
-if [ -z "$PMDA_LOCKED" ] && command -v flock >/dev/null && (umask 077; : >>/run/pmda.lock) 2>/dev/null
+if command -v flock >/dev/null && (umask 077; : >>/run/pmda.lock) 2>/dev/null
 then
-    PMDA_LOCKED=yes flock -o -w 120 -E 75 /run/pmda.lock sh "$0" "$@"
-    status=$?
-    [ $status -ne 75 ] || say "another Install or Remove is running."
-    exit $status
+    exec 9>>/run/pmda.lock
+    flock -w 120 9 || { say "another Install or Remove is running."; exit 75; }
 fi
-unset PMDA_LOCKED
 
 # lines KIND: prints the numbers of the agent's lines before the section [access]; those that are a shared object, or others.
 lines() { awk -v name="$name" -v kind="$1" '/^\[access\]/ { exit } $1 == name && ($3 == "dso") == (kind == "dso") { print NR }' "$conf"; }
@@ -44,6 +48,7 @@ replace()
         { head -n $(($1 - 1)) "$conf"; cat "$2"; tail -n +$(($1 + 1)) "$conf"; } >"$fresh" &&
         sync "$fresh" && mv -f "$fresh" "$conf" && sync "${conf%/*}"
     then
+        state="the line of $name in $conf is changed, but pmcd may not have read it: pmsignal -s HUP pmcd"
         return
     fi
     rm -f "$fresh"
@@ -94,7 +99,7 @@ install()
     notify
     sts=$(status)
     [ -z "$sts" ] || [ "$sts" -eq 0 ] || fail "pmcd cannot start the host of $name; see $PCP_LOG_DIR/pmcd/$name.log, and ./Remove host $name."
-    echo "$name now runs behind pmda-host, with its log in $PCP_LOG_DIR/pmcd/$name.log."
+    tell "$name now runs behind pmda-host, with its log in $PCP_LOG_DIR/pmcd/$name.log."
 }
 
 remove()
@@ -110,7 +115,7 @@ remove()
         fail "the line of $name in $conf has been changed since ./Install host; restore it by hand: $(cat "$place/before")"
     fi
     rm -rf "$place" "$place.new"
-    echo "pmcd loads $name itself again."
+    tell "pmcd loads $name itself again."
 }
 
 $task

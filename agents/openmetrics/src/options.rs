@@ -22,7 +22,7 @@ use crate::url_file::{time, time_or_zero};
 /// Options of the agent.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// Directory with the sources: files NAME.url, and scripts [default: config.d in the agent's directory]
+    /// Directory with the sources: files NAME.url, and scripts [default: config.d in PCP's directory of the agent]
     #[arg(short, long, value_name = "DIR")]
     config: Option<PathBuf>,
     /// Do not sort the sources before they get their numbers

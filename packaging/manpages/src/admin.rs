@@ -7,6 +7,7 @@ pub(crate) fn command() -> Command {
     let about = "Installs the agents of the package pcp-rs-agents into the Performance Co-Pilot of this host";
     let more = "The agents of this package do not touch the files of PCP's own agents: their directories are in \
                 /var/lib/pcp-rs/pmdas, and pmcd's configuration refers to these. pmcd runs the agents as PCP's user, pcp. \
+                Agent openmetrics reads the sources of PCP's agent, in /var/lib/pcp/pmdas/openmetrics/config.d. \
                 The program asks no questions.";
     Command::new("pcp-rs-pmda")
         .about(about)
@@ -73,6 +74,6 @@ fn install() -> Command {
             Arg::new("ARGUMENT")
                 .last(true)
                 .num_args(0..)
-                .help("Options of the agent itself, which later installations keep"),
+                .help("Options of the agent itself, which later installations and upgrades keep; -- alone clears them"),
         )
 }
