@@ -16,11 +16,15 @@ use crate::program::{become_user, intended_user};
 use crate::schema::Mistakes;
 use crate::session::Session;
 use crate::start::EngineBuilder;
+use crate::starter::{Starter, close_inherited};
 use crate::transport::{Bound, is_connected};
 use crate::{log, user};
 
 /// Runs an agent as its binary's `main`: parses the command line, opens the log, connects to pmcd, and answers requests
 /// until pmcd closes the connection (pmdaDaemon(3) to pmdaMain(3)).
+///
+/// Closes descriptors that the process has inherited, other than standard input, output and error. An agent that pmcd has
+/// started, and that waits for it at a socket, ends if pmcd ends without connecting.
 pub fn main<A: Agent>() -> ExitCode {
     run::<A>(std::env::args_os())
 }
@@ -51,6 +55,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         escape::eprint(format_args!("{}\n", without_pmcd(&options.program)));
         return ExitCode::FAILURE;
     }
+    close_inherited();
     let file =
         options.log.clone().unwrap_or_else(|| format!("{}.log", options.name.as_deref().unwrap_or(A::NAME)).into());
     let config = Config::load();
@@ -115,6 +120,7 @@ fn builder<A: Agent>(options: &Options) -> EngineBuilder<A> {
 /// Sockets are created before the change of user. The version is sent before the agent opens its source, because pmcd
 /// waits for it. If looking up users takes time, the version is sent to a pipe even before that.
 fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds>) -> Start<()> {
+    let starter = options.address.as_ref().and_then(|_| Starter::find());
     let bound = match &options.address {
         Some(address) => address.bind(&config, user).map_err(|e| format!("{address}: {e}"))?,
         None => Bound::Pipe,
@@ -123,7 +129,7 @@ fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds
     if !waits {
         become_user(options.username.as_deref(), &config)?;
     }
-    let connection = bound.accept(&config).map_err(|e| match &options.address {
+    let connection = bound.accept(&config, starter).map_err(|e| match &options.address {
         Some(address) => format!("{address}: {e}"),
         None => format!("pipe: {e}"),
     })?;

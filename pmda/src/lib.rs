@@ -91,6 +91,7 @@ mod session;
 mod setup;
 mod sighup;
 mod start;
+mod starter;
 mod transport;
 mod unserved;
 pub mod user;

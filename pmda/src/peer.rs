@@ -7,6 +7,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use tracing::warn;
 
+use crate::starter::{Starter, wait_for_connection};
+
 /// Number of connections that are checked together: as many as may wait to be accepted. So the kernel's table is read
 /// only once for a flood of connections, and pmcd does not have to wait.
 const TOGETHER: usize = 128;
@@ -21,9 +23,14 @@ fn accept<T>(accept: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Accepts the first connection of an admitted user, and closes all others.
-pub(crate) fn accept_unix(listener: &UnixListener, admits: impl Fn(u32) -> bool) -> io::Result<UnixStream> {
+/// Accepts the first connection of an admitted user, and closes all others. Fails when `starter` ends before.
+pub(crate) fn accept_unix(
+    listener: &UnixListener,
+    starter: Option<Starter>,
+    admits: impl Fn(u32) -> bool,
+) -> io::Result<UnixStream> {
     loop {
+        wait_for_connection(listener, starter)?;
         let (socket, _) = accept(|| listener.accept())?;
         match getsockopt(&socket, PeerCredentials) {
             Ok(peer) if admits(peer.uid()) => return Ok(socket),
@@ -33,9 +40,14 @@ pub(crate) fn accept_unix(listener: &UnixListener, admits: impl Fn(u32) -> bool)
     }
 }
 
-/// Accepts the first connection of an admitted user of this host, and closes all others.
-pub(crate) fn accept_tcp(listener: &TcpListener, admits: impl Fn(u32) -> bool) -> io::Result<(TcpStream, SocketAddr)> {
+/// Accepts the first connection of an admitted user of this host, and closes all others. Fails when `starter` ends before.
+pub(crate) fn accept_tcp(
+    listener: &TcpListener,
+    starter: Option<Starter>,
+    admits: impl Fn(u32) -> bool,
+) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
+        wait_for_connection(listener, starter)?;
         listener.set_nonblocking(false)?;
         let mut waiting = vec![accept(|| listener.accept())?];
         listener.set_nonblocking(true)?;
@@ -132,7 +144,7 @@ mod tests {
                 looks.set(looks.get() + 1);
                 looks.get() == 2
             };
-            let (socket, from) = accept_tcp(&listener, admits).unwrap();
+            let (socket, from) = accept_tcp(&listener, None, admits).unwrap();
             let pmcd = pmcd.join().unwrap();
             assert_eq!(pmcd.local_addr().unwrap(), from);
             // The accepted socket is blocking again.
@@ -171,7 +183,7 @@ mod tests {
             looks.set(looks.get() + 1);
             uid == own() && looks.get() == 2
         };
-        let _accepted = accept_unix(&listener, admits).unwrap();
+        let _accepted = accept_unix(&listener, None, admits).unwrap();
         assert_eq!(io::Read::read(&mut &both[0], &mut [0]).unwrap(), 0);
     }
 }

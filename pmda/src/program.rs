@@ -8,6 +8,7 @@ use pmapi::debug::Debug;
 use tracing::warn;
 
 use crate::error::Start;
+use crate::starter::{self, Starter};
 use crate::transport::{Address, Bound};
 use crate::user::UserError;
 use crate::{log, user};
@@ -45,6 +46,12 @@ impl Program {
         self
     }
 
+    /// Closes the descriptors that the process has inherited, other than standard input, output and error: pmcd leaves
+    /// its agents those on which it listens.
+    pub fn close_inherited(&self) {
+        starter::close_inherited();
+    }
+
     /// Redirects stderr to a log file, with the header that PCP's logs have (pmOpenLog(3)). The path `-` is stderr.
     pub fn open_log(&self, path: &Path) {
         log::open(&self.name, path, intended_user(self.user.as_deref(), &Config::load()));
@@ -70,7 +77,8 @@ impl Program {
     /// pipe are new descriptors; standard input is then empty, and standard output is the log.
     ///
     /// # Errors
-    /// A text with the address when the socket cannot be used, and [`UserError`] when the process cannot change to the
+    /// A text with the address when the socket cannot be used, or when pmcd, which has started the program, ends without
+    /// connecting; and [`UserError`] when the process cannot change to the
     /// user.
     pub fn connect(&self) -> Start<(File, File)> {
         let config = Config::load();
@@ -78,12 +86,13 @@ impl Program {
             Some(address) => format!("{address}: {e}"),
             None => format!("pipe: {e}"),
         };
+        let starter = self.address.as_ref().and_then(|_| Starter::find());
         let bound = match &self.address {
             Some(address) => address.bind(&config, intended_user(self.user.as_deref(), &config)).map_err(failed)?,
             None => Bound::Pipe,
         };
         become_user(self.user.as_deref(), &config)?;
-        let connection = bound.accept(&config).map_err(failed)?;
+        let connection = bound.accept(&config, starter).map_err(failed)?;
         Ok((connection.input, connection.output))
     }
 }

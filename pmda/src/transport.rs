@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 
 use crate::log_file::as_user;
 use crate::peer;
+use crate::starter::Starter;
 use crate::user::{self, UserIds};
 
 /// Address of the socket on which an agent waits for pmcd. An agent without an address talks over standard input and
@@ -117,20 +118,20 @@ fn connect_tcp(host: IpAddr, port: u16) -> io::Result<OwnedFd> {
 
 impl Bound {
     /// Waits for pmcd, and stops listening: an agent has one connection. Only root, PCP's user and the agent's own user
-    /// may connect; other connections are closed.
-    pub(crate) fn accept(self, config: &Config) -> io::Result<Connection> {
+    /// may connect; other connections are closed. Fails when `starter`, the pmcd that has started the agent, ends before.
+    pub(crate) fn accept(self, config: &Config, starter: Option<Starter>) -> io::Result<Connection> {
         let pcp = config.user();
         let admits = |uid| user::is_admin(uid, &pcp);
         let socket = match self {
             Bound::Pipe => return pipe(),
             Bound::Tcp(listener) => {
-                let (socket, from) = peer::accept_tcp(&listener, admits)?;
+                let (socket, from) = peer::accept_tcp(&listener, starter, admits)?;
                 // Without this, a request and its answer could wait for each other's acknowledgement.
                 socket.set_nodelay(true)?;
                 debug!(target: "libpmda", "connected from {from}");
                 OwnedFd::from(socket)
             }
-            Bound::Unix(listener) => OwnedFd::from(peer::accept_unix(&listener, admits)?),
+            Bound::Unix(listener) => OwnedFd::from(peer::accept_unix(&listener, starter, admits)?),
         };
         Ok(Connection { input: File::from(socket.try_clone()?), output: File::from(socket) })
     }
@@ -281,7 +282,7 @@ mod tests {
         let bound = Address::Inet(0).bind(&Config::new(b"", []), None).unwrap();
         let Bound::Tcp(listener) = &bound else { panic!("{bound:?}") };
         let _pmcd = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let connection = bound.accept(&Config::new(b"", [])).unwrap();
+        let connection = bound.accept(&Config::new(b"", []), None).unwrap();
         let undelayed = |file: &File| getsockopt(file, TcpNoDelay).unwrap();
         assert!(undelayed(&connection.input) && undelayed(&connection.output));
     }

@@ -54,6 +54,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
         None => {
+            program.close_inherited();
             let log = options.log.clone().unwrap_or_else(|| format!("{}.log", options.name()).into());
             program.open_log(&log);
             program.subscribe();
