@@ -24,6 +24,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +32,7 @@ use std::path::Path;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use pmapi::debug::{Debug, OPTIONS};
+use pmapi::escape::Escaped;
 use pmapi::zone::LocalTime;
 use tracing::{Level, Metadata};
 
@@ -96,10 +98,16 @@ pub(crate) fn open(program: &str, path: &Path, user: Option<UserIds>) {
     if let Err(e) = redirected {
         let reason =
             e.raw_os_error().map_or_else(|| e.to_string(), |errno| pmapi::Error::from_errno(errno).to_string());
-        put(&format!("{program}: cannot open log \"{}\" for writing : {reason}\n", path.display()));
+        let failed = format_args!("{program}: cannot open log \"{}\" for writing : {reason}", path.display());
+        put(&format!("{}\n", Escaped(failed)));
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
-    put(&format!("Log for {program} on {} started {}\n\n", Path::new(&host).display(), LocalTime::now()));
+    put(&format!("{} started {}\n\n", head(program, &host), LocalTime::now()));
+}
+
+/// Returns the beginning of the first line. The host's name may come from a server in the network.
+fn head(program: &str, host: &OsStr) -> String {
+    Escaped(format_args!("Log for {program} on {}", host.to_string_lossy())).to_string()
 }
 
 /// Writes the number of lines left out, before the log ends.
@@ -184,4 +192,16 @@ pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, Panic> {
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_one_line() {
+        let host = OsStr::new("\x1b[2J\nforged: \u{202e}x");
+        assert_eq!(head("pmdax", host), r"Log for pmdax on \u{1b}[2J\nforged: \u{202e}x");
+        assert_eq!(head("pmda\nx", OsStr::new("häst.example")), r"Log for pmda\nx on häst.example");
+    }
 }

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Id, Parser};
 
-use pmapi::{Domain, debug, escape};
+use pmapi::escape::{self, Escaped};
+use pmapi::{Domain, debug};
 
 use crate::agent::Agent;
 use crate::transport::{Address, inet_port};
@@ -164,7 +165,7 @@ impl Options {
     pub(crate) fn parse<A: Agent>(args: impl IntoIterator<Item = OsString>) -> Result<Options, Refused> {
         let mut args = args.into_iter();
         let path = PathBuf::from(args.next().unwrap_or_default());
-        let program = path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy().into_owned();
+        let program = Escaped(path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy()).to_string();
         let args: Vec<_> = std::iter::once(OsString::from(&program)).chain(args).collect();
         let mut command = command::<A>(&program);
         if command.get_positionals().next().is_none() {
@@ -264,14 +265,44 @@ pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
 /// Prints clap's answer to a command line: the help that it asks for, or what is wrong with it. The text may be that of a
 /// stranger, as a shell makes arguments of the names of files, and is escaped. Returns the exit code: 0 for help, `wrong`
 /// otherwise.
-pub fn refuse(error: &clap::Error, wrong: u8) -> ExitCode {
+pub fn refuse(error: clap::Error, wrong: u8) -> ExitCode {
     if error.use_stderr() {
-        escape::eprint(error);
+        escape::eprint(escaped(error));
         return wrong.into();
     }
     // If the help cannot be printed, nothing is left to do.
     let _ = error.print();
     ExitCode::SUCCESS
+}
+
+/// Escapes the parts of an error that come from the command line: in an argument, a line end would begin a line of its own.
+fn escaped(mut error: clap::Error) -> String {
+    let word = |text: &str| Escaped(text).to_string();
+    let is_plain = |text: &str| text.chars().all(|c| c == '\n' || escape::is_plain(c));
+    let value = |error: &clap::Error| match error.get(ContextKind::InvalidValue) {
+        Some(ContextValue::String(value)) => value.clone(),
+        _ => String::new(),
+    };
+    let is_strange = !value(&error).chars().all(escape::is_plain);
+    let context: Vec<_> = error.context().map(|(kind, value)| (kind, value.clone())).collect();
+    for (kind, value) in context {
+        let value = match value {
+            ContextValue::String(text) => ContextValue::String(word(&text)),
+            ContextValue::Strings(texts) => ContextValue::Strings(texts.iter().map(|text| word(text)).collect()),
+            // A usage or suggestion has lines of clap's own.
+            other if is_plain(&other.to_string()) => other,
+            _ => ContextValue::None,
+        };
+        error.insert(kind, value);
+    }
+    match error.source() {
+        // The reason of the option's parser may have the value, too.
+        Some(reason) if is_strange => {
+            let option = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+            format!("error: invalid value '{}' for '{option}': {}\n", value(&error), word(&reason.to_string()))
+        }
+        _ => error.render().to_string(),
+    }
 }
 
 /// A command line that does not start the agent: it is wrong, or asks for help.
@@ -285,17 +316,17 @@ pub(crate) struct Refused {
 impl Refused {
     /// Prints the error, after the program's name, or the help. Returns the exit code: 0 for help, 1 for an error, as
     /// in PCP.
-    pub(crate) fn complain(&self) -> u8 {
+    pub(crate) fn complain(self) -> u8 {
         if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = self.error.kind() {
             let _ = self.error.print();
             return 0;
         }
         if let Some(usage) = self.usage {
             let reason = self.error.source().map_or_else(|| self.error.kind().to_string(), ToString::to_string);
-            escape::eprint(format_args!("{}: {reason}\n{usage}", self.program));
+            escape::eprint(format_args!("{}: {}\n{usage}", self.program, Escaped(reason)));
             return 1;
         }
-        let text = self.error.render().to_string();
+        let text = escaped(self.error);
         escape::eprint(format_args!("{}: {}", self.program, text.strip_prefix("error: ").unwrap_or(&text)));
         1
     }
@@ -441,6 +472,30 @@ mod tests {
         }
         assert!(install.contains("(--domain|--inet|--ipv6|--unix|--name)") && install.contains("/^--debug=./"));
         assert_eq!((spelling::<Own>("domain"), spelling::<Own>("ipv6")), ("-d".to_owned(), "-6".to_owned()));
+    }
+
+    /// A shell makes arguments of the names of files.
+    #[test]
+    fn errors_have_no_characters_of_strangers() {
+        const STRANGE: &str = "\n[Sun Nov  1 00:00:00] pmdax(1) Info: forged\u{1b}[2J\u{202e}";
+        for args in [
+            ["--name", STRANGE],
+            [STRANGE, "-Z"],
+            ["--domain", STRANGE],
+            ["-D", STRANGE],
+            ["-i", STRANGE],
+            [&format!("-{STRANGE}"), ""],
+            [&format!("--{STRANGE}"), ""],
+            [&format!("--pipe={STRANGE}"), ""],
+            ["-n", STRANGE],
+        ] {
+            let line = [format!("/x/pmda{STRANGE}").as_str(), args[0], args[1]].map(OsString::from);
+            let refused = Options::parse::<Own>(line).unwrap_err();
+            assert!(escape::Escaped(&refused.program).to_string() == refused.program, "{refused:?}");
+            let text = escaped(refused.error);
+            assert!(text.chars().all(|c| c == '\n' || escape::is_plain(c)), "{text:?}");
+            assert!(!text.contains("\n[Sun"), "{text}");
+        }
     }
 
     #[test]

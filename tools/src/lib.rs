@@ -11,7 +11,8 @@ pub use args::{Debug, Operands, debug, integer, path, text, version};
 pub use merge::{Order, merge};
 pub use update::{Update, ignore_signals};
 
-use pmapi::{Config, escape, file};
+use pmapi::escape::{self, Escaped};
+use pmapi::{Config, file};
 use pmns::{Error, Loader, Tree};
 use std::fmt::Display;
 use std::io::{self, Read as _};
@@ -40,7 +41,8 @@ impl Program {
     /// Creates the running command with its usage text and the exit code of every failure.
     pub fn new(usage: &'static str, failure: u8) -> Program {
         let name = std::env::args_os().next().map(PathBuf::from);
-        let name = name.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let name = name.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let name = Escaped(name.to_string_lossy()).to_string();
         let load_prefix = format!("{name}: Error: ");
         Program { name, usage, failure, load_prefix }
     }

@@ -167,7 +167,7 @@ impl Options {
 pub(crate) fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
     let options = match Options::from_arg_matches(line.options()) {
         Ok(options) => options,
-        Err(e) => return Some(pmda::refuse(&e, 1)),
+        Err(e) => return Some(pmda::refuse(e, 1)),
     };
     if options.user.is_some() || options.root.is_some() {
         line.set_not_ready();

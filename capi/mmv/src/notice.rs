@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use pmapi::escape::Escaped;
 use pmapi::stderr::tell;
 
 /// Whether the line was written.
@@ -27,5 +28,5 @@ pub(crate) fn warn(text: &str) {
     let program = std::env::args_os().next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (time, process) = (crate::sys::local_time(), std::process::id());
-    tell(&format!("[{time}] {program}({process}) Warning: libpcp_mmv: {text}"));
+    tell(&Escaped(format_args!("[{time}] {program}({process}) Warning: libpcp_mmv: {text}")).to_string());
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use pmapi::escape::Escaping;
+use pmapi::escape::{Escaped, Escaping};
 use pmapi::zone::LocalTime;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -39,7 +39,7 @@ struct Log {
 impl Lines {
     pub(super) fn new(program: &str, put: fn(&str)) -> Lines {
         Lines(Arc::new(Log {
-            program: program.to_owned(),
+            program: Escaped(program).to_string(),
             limit: Mutex::new(Limit::new(Instant::now())),
             put,
             left_out: AtomicBool::new(false),

@@ -32,7 +32,7 @@ use supervisor::Supervisor;
 fn main() -> ExitCode {
     let mut options = match Options::try_parse() {
         Ok(options) => options,
-        Err(e) => return pmda::refuse(&e, 1),
+        Err(e) => return pmda::refuse(e, 1),
     };
     options.so = find(&options.so);
     let program =
