@@ -1,17 +1,20 @@
 //! An archive, or several archives as one, as clients see it.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pcp_pdu::event::Stamp;
 use pmapi::Error;
+use pmapi::escape::Escaped;
 
-use crate::decode::index::IndexEntry;
 use crate::decode::label::Label;
 use crate::error::{ArchiveError, Result};
-use crate::file::find::expand;
-use crate::log::Log;
+use crate::file::find::{Files, expand};
+use crate::log::{Log, Opening};
 use crate::meta::Metadata;
+use crate::part::Part;
+use crate::skipped::Skipped;
 
 /// Options for opening archives.
 #[derive(Clone, Debug)]
@@ -55,41 +58,96 @@ impl Options {
 pub struct Archive {
     pub(crate) logs: Vec<Log>,
     meta: Metadata,
+    /// Whether several archives were to be opened.
+    is_list: bool,
+    skipped: Arc<Skipped>,
+}
+
+/// Inserts an archive by the time of its start.
+fn insert(logs: &mut Vec<Log>, log: Log) -> Result {
+    let start = log.label.start;
+    let at = logs.partition_point(|other| other.label.start < start);
+    if let Some(other) = logs.get(at).filter(|other| other.label.start == start) {
+        let other = Escaped(other.files.base.display()).to_string();
+        let reason = format!("the archive starts at the same time as {other}");
+        return Err(ArchiveError::file(&log.files.base, Error::LOGOVERLAP, reason));
+    }
+    logs.insert(at, log);
+    Ok(())
 }
 
 impl Archive {
     /// Opens an archive by its base name or the name of any of its files. A list of such names, separated by commas,
-    /// opens several archives of one host as one. A directory in the list stands for all archives in it.
+    /// opens several archives of one host as one. A directory in the list stands for all archives in it. Of several
+    /// archives, those that are damaged, missing or unreadable are left out: see [`Archive::take_skipped`].
     ///
     /// # Errors
     /// The `PM_ERR_*` code in parentheses. A missing file (`-ENOENT`, `LOGFILE`); a label that is invalid (`LABEL`) or
-    /// alone in its file (`NODATA`); damaged metadata (`LOGREC`, `RECTYPE`); archives of different hosts (`LOGHOST`),
-    /// of the same start (`LOGOVERLAP`), or with different descriptors of a metric (`LOGCHANGETYPE` and others).
+    /// alone in its file (`NODATA`); damaged metadata (`LOGREC`, `RECTYPE`); a list of which no archive can be opened
+    /// (`LOGFILE`). Archives of different hosts (`LOGHOST`), of the same start (`LOGOVERLAP`), or with different
+    /// descriptors of a metric (`LOGCHANGETYPE` and others).
     pub fn open(name: impl AsRef<Path>) -> Result<Archive> {
         Options::new().open(name)
     }
 
     fn open_with(name: &Path, options: &Options) -> Result<Archive> {
-        let mut logs: Vec<Log> = Vec::new();
-        let mut meta = Metadata::default();
-        let mut known = HashSet::new();
-        for named in expand(name)? {
-            let name = named.path.clone();
-            if !known.insert(name.clone()) {
-                continue;
+        let names = expand(name);
+        let mut opening = Opening { limit: options.limit, is_list: names.len() > 1, ..Opening::default() };
+        let (mut logs, mut known, mut first) = (Vec::new(), HashSet::new(), None);
+        let count = names.len();
+        for named in names {
+            let opened = named.and_then(|named| {
+                let is_new = known.insert(named.path.clone());
+                is_new.then(|| Log::open(named.name.clone(), named.files()?, &mut opening)).transpose()
+            });
+            match opened {
+                Ok(None) => (),
+                Ok(Some(log)) => insert(&mut logs, log)?,
+                Err(e) if opening.is_list && e.is_damage() => {
+                    first.get_or_insert_with(|| e.clone());
+                    opening.skipped.add(e.path().to_owned(), e.skipping("the archive"));
+                }
+                Err(e) => return Err(e),
             }
-            let host = logs.first().map(|log| log.label.host.clone());
-            let log = Log::open(named.files()?, options.limit, host.as_deref(), &mut meta)?;
-            let start = log.label.start;
-            let at = logs.partition_point(|other| other.label.start < start);
-            if logs.get(at).is_some_and(|other| other.label.start == start) {
-                let reason = "the archive starts at the same time as another one";
-                return Err(ArchiveError::file(&name, Error::LOGOVERLAP, reason));
-            }
-            logs.insert(at, log);
         }
+        if logs.is_empty() {
+            let reason = first.map_or("there is no archive".to_owned(), |first| {
+                format!("none of the {count} archives can be opened; the first: {first}")
+            });
+            return Err(ArchiveError::file(name, Error::LOGFILE, reason));
+        }
+        let Opening { mut meta, skipped, .. } = opening;
         meta.finish();
-        Ok(Archive { logs, meta })
+        Ok(Archive { logs, meta, is_list: count > 1, skipped })
+    }
+
+    /// Opens a single archive.
+    pub(crate) fn of(name: PathBuf, files: Files) -> Result<Archive> {
+        let mut opening = Opening { limit: Options::default().limit, ..Opening::default() };
+        let logs = vec![Log::open(name, files, &mut opening)?];
+        let Opening { mut meta, skipped, .. } = opening;
+        meta.finish();
+        Ok(Archive { logs, meta, is_list: false, skipped })
+    }
+
+    /// Returns why archives of a list, or the rest of one of them, or volumes, are left out. Each error is returned once
+    /// and names the file.
+    ///
+    /// If [`Archive::open`] gets several archives, damage ends only the archive that it is in. An application calls
+    /// this method after opening, and after reading, and warns its user. A single archive leaves out only volumes that
+    /// are empty or cannot be opened, as libpcp does.
+    pub fn take_skipped(&self) -> Vec<ArchiveError> {
+        self.skipped.take()
+    }
+
+    /// Returns whether damage in an archive ends only that archive.
+    pub(crate) fn skips(&self, error: &ArchiveError) -> bool {
+        self.is_list && error.is_damage()
+    }
+
+    /// Notes that an archive, or the rest of it, is left out.
+    pub(crate) fn skip(&self, log: &Log, error: ArchiveError) {
+        self.skipped.add(log.files.base.clone(), error.skipping("the rest of the archive"));
     }
 
     /// Returns the label of the first archive (pmGetArchiveLabel(3)).
@@ -103,7 +161,18 @@ impl Archive {
     /// # Errors
     /// `PM_ERR_LOGREC` if there is no complete record, `-errno` for a file that cannot be read.
     pub fn end(&self) -> Result<Stamp> {
-        self.logs[self.logs.len() - 1].end()
+        let mut last = None;
+        for log in self.logs.iter().rev() {
+            match log.end() {
+                Err(e) if self.skips(&e) => {
+                    self.skip(log, e.clone());
+                    last.get_or_insert(e);
+                }
+                end => return end,
+            }
+        }
+        // An archive has at least one log.
+        Err(last.unwrap_or_else(|| ArchiveError::file(Path::new(""), Error::LOGFILE, "there is no archive")))
     }
 
     /// Returns the metadata of all archives.
@@ -111,34 +180,13 @@ impl Archive {
         &self.meta
     }
 
-    /// Returns the number of archives.
-    pub fn parts(&self) -> usize {
-        self.logs.len()
+    /// Iterates over the archives that are open as one, in the order of their start.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = Part<'_>> {
+        self.logs.iter().map(|log| Part { archive: self, log })
     }
 
-    /// Returns the temporal index of the first archive, which is empty if the file is missing.
-    pub fn index(&self) -> &[IndexEntry] {
-        &self.logs[0].index
-    }
-
-    /// Returns the path of the first archive's metadata file.
-    pub fn meta_path(&self) -> &Path {
-        &self.logs[0].files.meta
-    }
-
-    /// Returns the length of the first archive's metadata file after decompression, in bytes.
-    ///
-    /// # Errors
-    /// Errors of [`Archive::open`] about files.
-    pub fn meta_len(&self) -> Result<u64> {
-        self.logs[0].len_of(None)
-    }
-
-    /// Returns the length of a volume of the first archive after decompression, in bytes.
-    ///
-    /// # Errors
-    /// `PM_ERR_LOGFILE` for a missing volume, `-errno` for one that cannot be read.
-    pub fn volume_len(&self, volume: u32) -> Result<u64> {
-        self.logs[0].len_of(Some(volume))
+    /// Returns the first archive.
+    pub fn first(&self) -> Part<'_> {
+        Part { archive: self, log: &self.logs[0] }
     }
 }

@@ -47,6 +47,8 @@ pub struct Cursor<'a> {
     is_lost: bool,
     /// Whether the `<mark>` at this boundary between two archives has been returned.
     is_marked: bool,
+    /// Whether the rest of this archive is left out, because it is damaged.
+    is_left: bool,
 }
 
 /// Archive that a cursor reads.
@@ -102,7 +104,17 @@ impl Archive {
 impl<'a> Cursor<'a> {
     fn new(archive: Holder<'a>) -> Cursor<'a> {
         let origin = archive.label().start;
-        Cursor { archive, log: 0, volume: 0, window: None, offset: 0, origin, is_lost: true, is_marked: false }
+        Cursor {
+            archive,
+            log: 0,
+            volume: 0,
+            window: None,
+            offset: 0,
+            origin,
+            is_lost: true,
+            is_marked: false,
+            is_left: false,
+        }
     }
 
     /// Returns another cursor of the same archive, at the start.
@@ -128,7 +140,7 @@ impl<'a> Cursor<'a> {
     /// Sets the position (pmSetMode(3)). Reading forward begins with the first record of this time or later, reading
     /// backward with the last one of this time or earlier.
     pub fn seek(&mut self, time: Stamp) {
-        (self.origin, self.is_lost, self.is_marked) = (time, true, false);
+        (self.origin, self.is_lost, self.is_marked, self.is_left) = (time, true, false, false);
     }
 
     /// Returns the next record, `<mark>`s included (pmFetchArchive(3) in mode `PM_MODE_FORW`); `None` at the end, after
@@ -136,7 +148,8 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// `PM_ERR_LOGREC` for a damaged record, `PM_ERR_LOGOVERLAP` for archives that overlap in time, `-errno` for a
-    /// failed read. The position does not change then.
+    /// failed read. The position does not change then. If several archives are open as one, damage is no error: what is
+    /// behind it in the same archive is left out ([`Archive::take_skipped`]), and a `<mark>` follows.
     pub fn forward(&mut self) -> Result<Option<Record<'_>>> {
         self.next(Direction::Forward)
     }
@@ -154,28 +167,39 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// Errors of [`Cursor::forward`].
     pub fn next(&mut self, direction: Direction) -> Result<Option<Record<'_>>> {
-        let before = self.offset;
-        match self.find(direction, Extent::Whole)? {
-            Step::Record(span, time) => {
-                if let Err(e) = self.check(span) {
-                    self.offset = before;
-                    return Err(e);
-                }
-                Ok(Some(Record { time, values: self.sets(span)?, len: span.len }))
+        let (span, time) = loop {
+            let before = self.offset;
+            match self.find(direction, Extent::Whole)? {
+                Step::Record(span, time) => match self.check(span) {
+                    Ok(()) => break (span, time),
+                    Err(e) => {
+                        self.offset = before;
+                        self.leave(e)?;
+                    }
+                },
+                Step::Mark(time) => return Ok(Some(Record { time, values: ValueSets::empty(), len: 0 })),
+                Step::End => return Ok(None),
             }
-            Step::Mark(time) => Ok(Some(Record { time, values: ValueSets::empty(), len: 0 })),
-            Step::End => Ok(None),
-        }
+        };
+        Ok(Some(Record { time, values: self.sets(span)?, len: span.len }))
     }
 
     /// Finds the next record at the origin or beyond it, with respect to the direction.
     pub(crate) fn find(&mut self, direction: Direction, extent: Extent) -> Result<Step> {
-        if self.is_lost {
-            self.locate(direction)?;
-            self.is_lost = false;
-        }
         loop {
-            let step = self.step(direction, extent)?;
+            let found = if self.is_lost {
+                self.is_lost = false;
+                self.locate(direction).inspect_err(|e| self.is_lost = !self.archive.skips(e))
+            } else {
+                Ok(())
+            };
+            let step = match found.and_then(|()| self.step(direction, extent)) {
+                Ok(step) => step,
+                Err(e) => {
+                    self.leave(e)?;
+                    continue;
+                }
+            };
             let (Step::Record(_, time) | Step::Mark(time)) = step else { return Ok(step) };
             let is_passed = match direction {
                 Direction::Forward => time < self.origin,
@@ -186,6 +210,19 @@ impl<'a> Cursor<'a> {
                 return Ok(step);
             }
         }
+    }
+
+    /// Leaves out the rest of the archive at the position because of damage in it.
+    ///
+    /// # Errors
+    /// The same error for a single archive, and one that is no damage.
+    pub(crate) fn leave(&mut self, e: ArchiveError) -> Result {
+        if !self.archive.skips(&e) {
+            return Err(e);
+        }
+        self.archive.skip(self.log(), e);
+        self.is_left = true;
+        Ok(())
     }
 
     /// Checks the whole of a record that was found by the last search.
@@ -241,7 +278,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn open(&mut self, log: usize, (volume, window): (u32, Window), offset: u64) {
-        (self.log, self.volume, self.offset) = (log, volume, offset);
+        (self.log, self.volume, self.offset, self.is_left) = (log, volume, offset, false);
         self.window = Some(window);
     }
 
@@ -257,11 +294,12 @@ impl<'a> Cursor<'a> {
     fn locate(&mut self, direction: Direction) -> Result {
         let archive = self.archive.clone();
         let logs = &archive.logs;
-        let later = logs.partition_point(|log| log.label.start < self.origin);
-        self.log = match direction {
-            Direction::Forward => later.saturating_sub(1),
-            Direction::Backward => later.min(logs.len() - 1),
-        };
+        let later = logs.partition_point(|log| match direction {
+            Direction::Forward => log.label.start < self.origin,
+            // The `<mark>` before the archive is not later than the origin.
+            Direction::Backward => before(log.label.start) <= self.origin,
+        });
+        self.log = later.saturating_sub(1);
         self.is_marked = false;
         let log = archive.log(self.log);
         if log.index.is_empty() && direction == Direction::Backward {
@@ -324,6 +362,9 @@ impl<'a> Cursor<'a> {
     /// Moves over one record.
     fn step(&mut self, direction: Direction, extent: Extent) -> Result<Step> {
         loop {
+            if self.is_left {
+                return self.boundary(direction, extent);
+            }
             let version = self.log().label.version;
             let offset = self.offset;
             let Some(window) = &mut self.window else { return Ok(Step::End) };
@@ -371,18 +412,23 @@ impl<'a> Cursor<'a> {
             Direction::Forward => Some(self.log + 1).filter(|log| *log < self.archive.logs.len()),
             Direction::Backward => self.log.checked_sub(1),
         };
-        let Some(next) = next else { return Ok(Step::End) };
+        let Some(next) = next else {
+            // What is damaged may be a record that is still being written.
+            self.is_left = false;
+            return Ok(Step::End);
+        };
         if !self.is_marked {
             self.is_marked = true;
             return Ok(Step::Mark(match direction {
-                Direction::Forward => after(self.log().end()?),
+                Direction::Forward if self.is_left => after(self.origin),
+                Direction::Backward if self.is_left => before(self.origin),
+                Direction::Forward => after(self.archive.end_of(self.log())?),
                 Direction::Backward => before(self.log().label.start),
             }));
         }
-        let from = self.log;
-        let (earlier, later) = if direction == Direction::Forward { (from, next) } else { (next, from) };
-        let (earlier, later) = (self.archive.log(earlier), self.archive.log(later));
-        if earlier.end()? > later.label.start {
+        let (earlier, later) = if direction == Direction::Forward { (self.log, next) } else { (next, self.log) };
+        let (end, later) = (self.archive.end_of(self.archive.log(earlier))?, self.archive.log(later));
+        if !self.is_left && end > later.label.start {
             let reason = "the archive begins before the end of the one before it";
             return Err(ArchiveError::file(&later.files.base, Error::LOGOVERLAP, reason));
         }
@@ -410,13 +456,33 @@ impl Archive {
         self.mark_behind(time, Direction::Forward).map(|mark| mark.is_some())
     }
 
+    /// Returns the end of an archive, or its start if damage leaves no complete record of an archive in a list.
+    fn end_of(&self, log: &Log) -> Result<Stamp> {
+        self.or_start(log, log.end())
+    }
+
+    /// Returns [`Archive::end_of`] for an archive that another one follows.
+    fn fixed_end_of(&self, log: &Log) -> Result<Stamp> {
+        self.or_start(log, log.fixed_end())
+    }
+
+    fn or_start(&self, log: &Log, end: Result<Stamp>) -> Result<Stamp> {
+        end.or_else(|e| {
+            if !self.skips(&e) {
+                return Err(e);
+            }
+            self.skip(log, e);
+            Ok(log.label.start)
+        })
+    }
+
     /// Returns the `<mark>` between two archives that reading in a direction from a time must have passed: the time is
     /// in the gap between them, and the cursor skips the `<mark>` because it is on the other side of the time.
     pub(crate) fn mark_behind(&self, time: Stamp, direction: Direction) -> Result<Option<Stamp>> {
         let later = self.logs.partition_point(|log| log.label.start <= time);
         let earlier = later.checked_sub(1).and_then(|nth| self.logs.get(nth));
         let (Some(earlier), Some(later)) = (earlier, self.logs.get(later)) else { return Ok(None) };
-        let end = earlier.fixed_end()?;
+        let end = self.fixed_end_of(earlier)?;
         Ok(Some(match direction {
             Direction::Forward => after(end),
             Direction::Backward => before(later.label.start),

@@ -65,6 +65,20 @@ impl ArchiveError {
         self.is_refusal
     }
 
+    /// Returns whether an archive of a list with this error is left out. Errors about the list as a whole, such as two
+    /// hosts, are not of this kind.
+    pub(crate) fn is_damage(&self) -> bool {
+        const DAMAGE: [Error; 6] =
+            [Error::LABEL, Error::LOGREC, Error::LOGFILE, Error::NODATA, Error::RECTYPE, Error::FEATURE];
+        self.code.code() > Error::GENERIC.code() || DAMAGE.contains(&self.code)
+    }
+
+    /// Adds to the reason what is left out because of the error.
+    pub(crate) fn skipping(mut self, what: &str) -> ArchiveError {
+        self.reason = format!("{}; {what} is skipped", self.reason).into();
+        self
+    }
+
     /// Returns the path of the file with the error.
     pub fn path(&self) -> &Path {
         &self.path

@@ -85,10 +85,14 @@ impl Cursor<'_> {
                     places.clear();
                     places.resize(len, None);
                     // If a record has several value sets of a metric, the first one counts.
-                    self.look(span, most, |word, at| {
+                    let looked = self.look(span, most, |word, at| {
                         let place = wanted.index(word).and_then(|nth| places.get_mut(nth)).filter(|p| p.is_none());
                         place.map(|place| *place = Some(at)).is_some()
-                    })?;
+                    });
+                    if let Err(e) = looked {
+                        self.leave(e)?;
+                        continue;
+                    }
                     if places.iter().any(Option::is_some) {
                         break span;
                     }

@@ -8,8 +8,10 @@
 //! A [`Writer`] writes an archive, as pmlogger(1) does, or continues one.
 //!
 //! Files are read through a buffer, never mapped, so an archive may grow or shrink meanwhile. Damaged files lead to an
-//! [`ArchiveError`] with file, offset and reason. Memory holds the metadata file, its tables, and the largest record.
-//! Large compressed volumes are decompressed into an unnamed temporary file.
+//! [`ArchiveError`] with file, offset and reason. Of several archives, damage ends only the one that it is in:
+//! [`Archive::take_skipped`] tells what is left out. Memory holds the metadata file, its tables, and the largest record. A
+//! compressed metadata file or index is decompressed up to its first damaged record. Large compressed volumes are
+//! decompressed into an unnamed temporary file.
 //!
 //! Differences from libpcp: descriptors and instance domains come in the order of their numbers, not in that of a hash
 //! table. Value blocks must be in the order of their references, without gaps, as all known writers lay them out. A
@@ -27,7 +29,9 @@ mod file;
 mod interpolate;
 mod log;
 mod meta;
+mod part;
 mod scan;
+mod skipped;
 mod window;
 mod write;
 
@@ -44,6 +48,7 @@ pub use interpolate::{Interpolated, InterpolatedSet, Interpolation, Interpolator
 pub use meta::{
     DiskInDom, InDomRecord, Instance, InstanceNames, LabelRecord, LabelSetView, Metadata, Names, TextLevel,
 };
+pub use part::Part;
 pub use write::{Create, Writer};
 
 /// Compiles the example of the README.

@@ -1,7 +1,7 @@
 //! One archive: its files, label, temporal index and end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use pcp_pdu::event::Stamp;
@@ -9,36 +9,45 @@ use pmapi::Error;
 
 use crate::decode::index::{IndexEntry, entry, entry_len};
 use crate::decode::label::Label;
-use crate::decode::record;
+use crate::decode::meta::{self, Meta};
+use crate::decode::{Version, record};
 use crate::error::{ArchiveError, Bad, Result};
 use crate::file::find::Files;
-use crate::file::{Source, whole};
-use crate::meta::Metadata;
+use crate::file::{Source, Stream};
+use crate::meta::{Metadata, no_metric};
+use crate::skipped::Skipped;
 use crate::window::{Extent, Span, Window};
 
 /// Volume number in the label of the temporal index, which is not a volume.
 const INDEX: i64 = -2;
 /// Volume number in the label of the metadata, which is not a volume.
 const META: i64 = -1;
-/// Largest size of compressed metadata, or of a compressed index, after decompression in bytes: both are kept in
-/// memory.
-const IN_MEMORY: u64 = 1 << 30;
+/// Largest size of compressed metadata, or of a compressed index, after decompression in bytes: valid records are kept
+/// in memory.
+pub(crate) const IN_MEMORY: u64 = 1 << 30;
 /// Length of the longest label record (version 3), in bytes.
 const LABEL: usize = 808;
 
 /// Files, label and index of one archive.
 #[derive(Debug)]
 pub(crate) struct Log {
+    /// Name by which the archive was opened.
+    pub(crate) name: PathBuf,
     pub(crate) files: Files,
+    /// Index of the metadata file in [`Metadata`].
+    pub(crate) file: u32,
     pub(crate) label: Label,
     pub(crate) index: Vec<IndexEntry>,
     limit: u64,
+    /// Volumes that cannot be opened.
+    skipped: Arc<Skipped>,
     /// Volumes that a cursor has open.
     open: Mutex<BTreeMap<u32, Weak<Source>>>,
     /// The end, once [`Log::fixed_end`] has searched for it.
     fixed_end: OnceLock<Stamp>,
 }
 
+/// Decodes the label of a file that has more than the bytes of `start`, or `len` bytes.
 fn check_label(path: &Path, start: &[u8], len: u64) -> Result<Label> {
     let label = Label::decode(start).map_err(|e| ArchiveError::at(path, 0, e))?;
     if len == label.version.label_len() as u64 {
@@ -69,52 +78,113 @@ fn check_same(path: &Path, label: &Label, other: &Label) -> Result {
     ))
 }
 
+/// Opens the metadata or the index, and checks its label against that of the volume.
+fn open_labelled(path: &Path, limit: u64, volume: i64, other: &Label) -> Result<Stream> {
+    let mut file = Stream::open(path, limit.min(IN_MEMORY))?;
+    file.fill(LABEL + 1)?;
+    let label = check_label(path, file.bytes(), file.bytes().len() as u64)?;
+    check_volume(path, &label, volume)?;
+    check_same(path, other, &label)?;
+    Ok(file)
+}
+
+/// Archives that are opened together.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    /// Largest size of a compressed file after decompression, in bytes.
+    pub(crate) limit: u64,
+    /// Whether a damaged archive is left out.
+    pub(crate) is_list: bool,
+    /// Host of the archives that have been opened.
+    pub(crate) host: Option<Vec<u8>>,
+    pub(crate) meta: Metadata,
+    pub(crate) skipped: Arc<Skipped>,
+}
+
+/// Largest record of compressed metadata, in bytes. So much memory is needed before an invalid record is noticed.
+const RECORD: usize = 32 << 20;
+
+/// Reads the metadata, whose records begin at `start`. Compressed metadata is read up to the first damaged record, so
+/// that memory holds valid records only. With `must_check`, plain metadata is checked, too.
+fn records(mut file: Stream, start: usize, must_check: bool) -> Result<Vec<u8>> {
+    if !file.is_compressed() && !must_check {
+        return Ok(file.into_bytes());
+    }
+    let (mut at, mut metrics) = (start, 0);
+    loop {
+        let next = meta::next(file.bytes(), at);
+        if let Ok(Some((record, next))) = next {
+            metrics += usize::from(matches!(record, Meta::Desc { .. }));
+            at = next;
+            continue;
+        }
+        let next = next.map(|_| ());
+        if file.is_compressed() {
+            match meta::cut(file.bytes(), at) {
+                Some(len) if len > RECORD => {
+                    let reason = format!("metadata record of {len} bytes, more than {RECORD} in a compressed file");
+                    return Err(ArchiveError::at(file.path(), at as u64, Bad::record(0, reason)));
+                }
+                Some(_) if file.more()? => continue,
+                _ => (),
+            }
+        }
+        next.map_err(|e| ArchiveError::at(file.path(), at as u64, e))?;
+        break;
+    }
+    if metrics == 0 {
+        return Err(no_metric(file.path()));
+    }
+    Ok(file.into_bytes())
+}
+
+/// Reads the entries of an index.
+fn entries(mut file: Stream, version: Version) -> Result<Vec<IndexEntry>> {
+    let (first, len) = (version.label_len() as i64, entry_len(version));
+    let (mut found, mut offset) = (Vec::new(), version.label_len());
+    file.discard(offset);
+    loop {
+        // An incomplete entry at the end is still being written.
+        for bytes in file.bytes().chunks_exact(len) {
+            let entry = entry(version, bytes).map_err(|e| ArchiveError::at(file.path(), offset as u64, e))?;
+            if file.is_compressed() && (entry.meta < first || entry.data < first) {
+                let bad = Bad::record(0, "entry of the index whose offsets are not behind the labels");
+                return Err(ArchiveError::at(file.path(), offset as u64, bad));
+            }
+            found.push(entry);
+            offset += len;
+        }
+        file.discard(file.bytes().len() / len * len);
+        if !file.more()? {
+            return Ok(found);
+        }
+    }
+}
+
 impl Log {
-    /// Opens an archive, and adds its metadata to `meta`. `host` is the host of the archives that were opened before.
-    pub(crate) fn open(files: Files, limit: u64, host: Option<&[u8]>, meta: &mut Metadata) -> Result<Log> {
+    /// Opens an archive, and adds its metadata to that of the others. After an error about damage, the others'
+    /// metadata is unchanged if the archive belongs to a list.
+    pub(crate) fn open(name: PathBuf, files: Files, to: &mut Opening) -> Result<Log> {
         let (first, path) = files
             .volumes
             .first_key_value()
             .ok_or_else(|| ArchiveError::file(&files.base, Error::LOGFILE, "the archive has no volume of values"))?;
-        let source = Arc::new(Source::open(path, limit)?);
+        let source = Arc::new(Source::open(path, to.limit)?);
         let label = Self::label_of(&source)?;
         check_volume(path, &label, (*first).into())?;
         let open = Mutex::new(BTreeMap::from([(*first, Arc::downgrade(&source))]));
-        let mut log = Log { files, label, index: Vec::new(), limit, open, fixed_end: OnceLock::new() };
-        let index = match &log.files.index {
-            Some(path) => {
-                let bytes = whole(path, limit.min(IN_MEMORY))?;
-                let label = check_label(path, &bytes, bytes.len() as u64)?;
-                check_volume(path, &label, INDEX)?;
-                check_same(path, &log.label, &label)?;
-                Some((path.clone(), bytes))
-            }
-            None => None,
-        };
-        let path = log.files.meta.clone();
-        let bytes = whole(&path, limit.min(IN_MEMORY))?;
-        let label = check_label(&path, &bytes, bytes.len() as u64)?;
-        check_volume(&path, &label, META)?;
-        check_same(&path, &log.label, &label)?;
-        if host.is_some_and(|host| host != log.label.host) {
-            return Err(ArchiveError::file(&path, Error::LOGHOST, "the archive is of another host than the first one"));
+        let index = files.index.as_ref().map(|path| open_labelled(path, to.limit, INDEX, &label)).transpose()?;
+        let meta = open_labelled(&files.meta, to.limit, META, &label)?;
+        if to.host.as_ref().is_some_and(|host| *host != label.host) {
+            let reason = "the archive is of another host than the first one";
+            return Err(ArchiveError::file(&files.meta, Error::LOGHOST, reason));
         }
-        meta.load(&path, bytes, label.version.label_len())?;
-        if let Some((path, bytes)) = index {
-            log.load_index(&path, &bytes)?;
-        }
-        Ok(log)
-    }
-
-    fn load_index(&mut self, path: &Path, bytes: &[u8]) -> Result {
-        let version = self.label.version;
-        let entries = bytes.get(version.label_len()..).unwrap_or_default();
-        // An incomplete entry at the end is still being written.
-        for (nth, bytes) in entries.chunks_exact(entry_len(version)).enumerate() {
-            let offset = version.label_len() + nth * entry_len(version);
-            self.index.push(entry(version, bytes).map_err(|e| ArchiveError::at(path, offset as u64, e))?);
-        }
-        Ok(())
+        let meta = records(meta, label.version.label_len(), to.is_list)?;
+        let index = index.map(|file| entries(file, label.version)).transpose()?.unwrap_or_default();
+        let file = to.meta.load(&files.meta, meta, label.version.label_len())?;
+        to.host = Some(label.host.clone());
+        let (limit, skipped) = (to.limit, Arc::clone(&to.skipped));
+        Ok(Log { name, files, file, label, index, limit, skipped, open, fixed_end: OnceLock::new() })
     }
 
     fn label_of(source: &Source) -> Result<Label> {
@@ -174,7 +244,10 @@ impl Log {
             Ok(window) => Some(Ok((number, window))),
             Err(e) if e.code() == Error::LOGREC => Some(Err(e)),
             // As libpcp does, skips a volume that is empty or cannot be opened.
-            Err(_) => None,
+            Err(e) => {
+                self.skipped.add(e.path().to_owned(), e.skipping("the volume"));
+                None
+            }
         });
         found.transpose()
     }

@@ -46,7 +46,7 @@ fn all_archives_in_a_directory() {
     std::fs::create_dir(dir.path().join("inner")).unwrap();
     let expected: Vec<i64> = [100, 200, 300].into_iter().chain(1000..1050).collect();
     let archive = Archive::open(dir.path()).unwrap();
-    assert_eq!((archive.parts(), times(&archive)), (53, expected.clone()));
+    assert_eq!((archive.parts().len(), times(&archive)), (53, expected.clone()));
     // A name that comes twice counts once.
     let twice = format!("{0},{0}/many1000,{0}", dir.path().display());
     assert_eq!(times(&Archive::open(twice).unwrap()), expected);
@@ -88,7 +88,8 @@ fn links_in_circles() {
     let dir = tempfile::tempdir().unwrap();
     write(&dir.path().join("a"), 5);
     std::os::unix::fs::symlink(dir.path(), dir.path().join("loop.meta")).unwrap();
-    assert!(Archive::open(dir.path()).is_err(), "a directory is no metadata");
+    let archive = Archive::open(dir.path()).unwrap();
+    assert_eq!((times(&archive), archive.take_skipped().len()), (vec![5], 1), "a directory is no metadata");
     std::fs::remove_file(dir.path().join("loop.meta")).unwrap();
     std::os::unix::fs::symlink(".", dir.path().join("again")).unwrap();
     assert_eq!(times(&Archive::open(dir.path().join("again/again")).unwrap()), [5]);

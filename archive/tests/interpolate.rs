@@ -283,3 +283,27 @@ fn memory_of_a_grid() {
     let (long_single, long_all) = (used(8000, 100, DISCRETE), used(8000, 100, INSTANT));
     assert_eq!((long_single, long_all), (single, all));
 }
+
+/// On a grid forward, the first of several records of a time has the value at that time; libpcp has the last one at the
+/// origin of a grid, and backward. Between two times, the last one before and the first one after count.
+#[test]
+fn several_records_of_a_time() {
+    let record = |second: u64, value: u32| (second * 1000, vec![(COUNTER, 0, value), (INSTANT, 0, value)]);
+    let records: Vec<Recorded> = [(0, 0), (0, 100), (10, 200), (10, 250), (10, 300), (20, 400), (20, 500)]
+        .map(|(at, value)| record(at, value))
+        .into();
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[(0, vec![0])], &records);
+    let archive = Archive::open(dir.path().join("x")).unwrap();
+    let grid = |pmid: u32, origin: u64, step: i64, count: usize| {
+        let pmids = [PmId::from_word(pmid).unwrap()];
+        let mut interpolator = archive.interpolator(&pmids, &Profile::default(), Interpolation::new());
+        interpolator.seek(stamp(origin * 1000), step * 1_000_000_000);
+        (0..count).map(|_| values(&mut interpolator).unwrap()[0].2).collect::<Vec<_>>()
+    };
+    assert_eq!(grid(COUNTER, 0, 5, 5), [100, 150, 200, 350, 400]);
+    assert_eq!(grid(COUNTER, 10, 5, 3), [300, 350, 400]);
+    assert_eq!(grid(COUNTER, 20, -5, 5), [500, 350, 300, 150, 100]);
+    assert_eq!(grid(INSTANT, 0, 5, 5), [100, 100, 200, 300, 400]);
+    assert_eq!(grid(COUNTER, 1, 1, 20)[9..12], [200, 310, 320]);
+}

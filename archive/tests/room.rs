@@ -78,7 +78,10 @@ fn a_volume_whose_name_is_in_use() {
     std::fs::remove_file(&other).unwrap();
     writer.finish().unwrap();
     assert_eq!((seconds(&base), volumes(&base)), (vec![1, 2, 3, 4], 3));
-    assert_eq!(Archive::open(&base).unwrap().index().last().map(|entry| (entry.time, entry.volume)), Some((at(4), 2)));
+    assert_eq!(
+        Archive::open(&base).unwrap().first().index().last().map(|entry| (entry.time, entry.volume)),
+        Some((at(4), 2))
+    );
 }
 
 #[test]

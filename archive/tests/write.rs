@@ -288,10 +288,10 @@ fn volumes_and_index() {
     assert_eq!(writer.volume(), 3);
     writer.finish().unwrap();
     let archive = Archive::open(&base).unwrap();
-    let lens: Vec<u64> = (0..4).map(|volume| archive.volume_len(volume).unwrap()).collect();
+    let lens: Vec<u64> = (0..4).map(|volume| archive.first().volume_len(volume).unwrap()).collect();
     assert!(lens.iter().all(|len| *len <= 300_000), "{lens:?}");
     assert_eq!(read(&base).records.len(), 1000);
-    let index = archive.index();
+    let index = archive.first().index();
     let of = |volume| index.iter().filter(|entry| entry.volume == volume).collect::<Vec<_>>();
     for volume in 0..3 {
         let offsets: Vec<i64> = of(volume).iter().map(|entry| entry.data).collect();
@@ -299,7 +299,10 @@ fn volumes_and_index() {
         assert!(offsets.windows(2).all(|pair| (98_000..=100_000).contains(&(pair[1] - pair[0]))), "{offsets:?}");
     }
     let last = index.last().unwrap();
-    assert_eq!((last.time, last.data as u64, last.meta as u64), (at(1000), lens[3], archive.meta_len().unwrap()));
+    assert_eq!(
+        (last.time, last.data as u64, last.meta as u64),
+        (at(1000), lens[3], archive.first().meta_len().unwrap())
+    );
     let middle = of(1)[1];
     let mut cursor = archive.cursor();
     cursor.seek(middle.time);
@@ -326,7 +329,7 @@ fn a_delta_is_shorter() {
         let archive = Archive::open(dir.path().join(base)).unwrap();
         let last = archive.metadata().instance_names().instances(indom(), at(99)).unwrap();
         assert_eq!((last.len(), last[0].inst, last[0].name), (50, 99, &b"instance 99"[..]));
-        lens.push(archive.meta_len().unwrap());
+        lens.push(archive.first().meta_len().unwrap());
     }
     assert!(lens[1] * 10 < lens[0], "{lens:?}");
 }

@@ -10,7 +10,6 @@ use super::{Findings, Place};
 use crate::archive::Archive;
 use crate::decode::meta::{Meta, next};
 use crate::error::Shown;
-use crate::file::whole;
 use crate::log::Log;
 
 /// Domain of derived metrics, and the bit of the cluster of those that pmlogger(1) has recorded.
@@ -19,8 +18,6 @@ const LOGGED: u16 = 2048;
 /// Largest scales: exabytes and hours.
 const EXABYTE: u8 = 6;
 const HOUR: u8 = 5;
-/// Largest number of bytes of compressed metadata after decompression.
-const LIMIT: u64 = 1 << 30;
 
 /// Checks the metadata of an archive.
 pub(super) fn check(archive: &Archive, log: &Log, to: &mut Findings<'_>) {
@@ -30,10 +27,7 @@ pub(super) fn check(archive: &Archive, log: &Log, to: &mut Findings<'_>) {
         let name = meta.names().names(pmid).next().map_or("without name".into(), String::from_utf8_lossy);
         check_desc(pmid, desc, |what| to.warn(path, Place::File, format!("metric {name} ({pmid}): {what}")));
     }
-    match whole(path, LIMIT) {
-        Ok(bytes) => check_times(path, &bytes, log, to),
-        Err(e) => to.error(&e),
-    }
+    check_times(path, meta.file(log.file), log, to);
 }
 
 fn check_desc(pmid: PmId, desc: &RawDesc, mut warn: impl FnMut(String)) {

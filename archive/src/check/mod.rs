@@ -9,11 +9,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pcp_pdu::event::Stamp;
+use pmapi::Error;
 use pmapi::escape::Escaped;
 
 use crate::archive::Archive;
 use crate::error::{ArchiveError, Shown};
-use crate::file::find::find;
+use crate::file::find::{Files, expand};
 
 /// Place of a finding in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,25 +103,35 @@ impl Check {
     }
 
     /// Checks an archive in four passes, and reports its problems. The passes check the records and labels of every
-    /// file, the temporal index, the metadata, the values. Errors of the first pass end the check.
+    /// file, the temporal index, the metadata, the values. Errors of the first pass end the check. Of a list of archives,
+    /// separated by commas, or with a directory for all archives in it, each is checked.
     ///
-    /// Returns the largest weight, or `None` for an archive without findings.
+    /// Returns the largest weight, or `None` for archives without findings.
     pub fn run(&self, name: impl AsRef<Path>, mut report: impl FnMut(&Finding)) -> Option<Weight> {
-        let mut findings = Findings { worst: None, report: &mut report };
-        self.passes(name.as_ref(), &mut findings);
-        findings.worst
+        let list = expand(name.as_ref());
+        if list.is_empty() {
+            let mut findings = Findings { worst: None, report: &mut report };
+            findings.error(&ArchiveError::file(name.as_ref(), Error::LOGFILE, "there is no archive"));
+            return findings.worst;
+        }
+        let each = list.into_iter().map(|named| {
+            let mut findings = Findings { worst: None, report: &mut report };
+            let found = named.and_then(|named| Ok((named.path.clone(), named.files()?)));
+            match found {
+                Ok((path, files)) => self.passes(path, files, &mut findings),
+                Err(e) => findings.error(&e),
+            }
+            findings.worst
+        });
+        each.max().flatten()
     }
 
-    fn passes(&self, name: &Path, to: &mut Findings<'_>) {
-        let files = match find(name) {
-            Ok(files) => files,
-            Err(e) => return to.error(&e),
-        };
+    fn passes(&self, name: PathBuf, files: Files, to: &mut Findings<'_>) {
         files::check(&files, to);
         if to.worst == Some(Weight::Fatal) {
             return;
         }
-        let archive = match Archive::open(name) {
+        let archive = match Archive::of(name, files) {
             Ok(archive) => archive,
             Err(e) => return to.error(&e),
         };

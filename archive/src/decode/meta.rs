@@ -96,23 +96,39 @@ impl LabelSpan {
 /// Length of a record's head and of its trailing length, in bytes.
 const AROUND: usize = 12;
 
-/// Decodes the record at an offset of the file, and also returns the offset after it. Returns `None` at the end of the
-/// file.
-pub(crate) fn next(file: &[u8], at: usize) -> Decoded<Option<(Meta<'_>, usize)>> {
-    let rest = file.get(at..).unwrap_or_default();
-    let mut head = Fields::new(rest);
+/// Returns the length and the type of the record with these first bytes; `None` if they end before its body.
+fn head(bytes: &[u8]) -> Decoded<Option<(usize, u32)>> {
+    let mut head = Fields::new(bytes);
     let (Ok(len), Ok(kind)) = (head.u32("length"), head.u32("type")) else { return Ok(None) };
     if !matches!(kind, 1..=7) && len as i32 > 0 {
         let reason = format!("metadata record of unknown type {kind}");
         return Err(Bad { at: 4, code: Error::RECTYPE, reason: reason.into() });
     }
-    let body_len = (len as usize).checked_sub(AROUND);
-    let parts = body_len.and_then(|body| rest.get(8..len as usize)?.split_at_checked(body));
-    let Some((body, tail)) = parts else {
-        let reason = match body_len {
-            None => format!("metadata record of {len} bytes, shorter than its own lengths and type"),
-            Some(_) => format!("metadata record of {len} bytes, but {} are left in the file", rest.len()),
-        };
+    if (len as usize) < AROUND {
+        let reason = format!("metadata record of {len} bytes, shorter than its own lengths and type");
+        return Err(Bad::record(0, reason));
+    }
+    Ok(Some((len as usize, kind)))
+}
+
+/// Returns the length of the record at an offset if the file's first bytes, which end within it, may be continued by a
+/// valid rest.
+pub(crate) fn cut(file: &[u8], at: usize) -> Option<usize> {
+    let rest = file.get(at..).unwrap_or_default();
+    match head(rest) {
+        Ok(Some((len, _))) => Some(len).filter(|len| *len > rest.len()),
+        Ok(None) => Some(AROUND),
+        Err(_) => None,
+    }
+}
+
+/// Decodes the record at an offset of the file, and also returns the offset after it. Returns `None` at the end of the
+/// file.
+pub(crate) fn next(file: &[u8], at: usize) -> Decoded<Option<(Meta<'_>, usize)>> {
+    let rest = file.get(at..).unwrap_or_default();
+    let Some((len, kind)) = head(rest)? else { return Ok(None) };
+    let Some((body, tail)) = rest.get(8..len).and_then(|rest| rest.split_at_checked(len - AROUND)) else {
+        let reason = format!("metadata record of {len} bytes, but {} are left in the file", rest.len());
         return Err(Bad::record(0, reason));
     };
     let start = at as u64 + 8;
@@ -125,10 +141,10 @@ pub(crate) fn next(file: &[u8], at: usize) -> Decoded<Option<(Meta<'_>, usize)>>
         _ => text(&mut r),
     };
     let decoded = decoded.map_err(|e| Bad { at: e.at + 8, ..e })?;
-    if tail != len.to_be_bytes() {
-        return Err(Bad::record(len as usize - 4, "metadata record ends without its length"));
+    if tail != (len as u32).to_be_bytes() {
+        return Err(Bad::record(len - 4, "metadata record ends without its length"));
     }
-    Ok(Some((decoded, at + len as usize)))
+    Ok(Some((decoded, at + len)))
 }
 
 fn desc<'a>(r: &mut Fields<'a>) -> Decoded<Meta<'a>> {

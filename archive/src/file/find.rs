@@ -115,6 +115,8 @@ fn exists(name: &Path) -> bool {
 /// Name of an archive in a list.
 #[derive(Debug)]
 pub(crate) struct Named {
+    /// Name in the list, or directory and base name.
+    pub(crate) name: PathBuf,
     pub(crate) path: PathBuf,
     /// Names of the files of an archive from a directory: thousands of archives in a directory must not read it as
     /// often.
@@ -134,35 +136,46 @@ impl Named {
     }
 }
 
-/// Expands a list of names, separated by commas, in which a directory stands for all archives in it.
-///
-/// # Errors
-/// `PM_ERR_LOGFILE` for a list without an archive.
-pub(crate) fn expand(list: &Path) -> Result<Vec<Named>> {
+/// Expands a list of names, separated by commas, in which a directory stands for all archives in it. A directory
+/// without an archive, or that cannot be read, gives an error in its place.
+pub(crate) fn expand(list: &Path) -> Vec<Result<Named>> {
     let mut names = Vec::new();
     let parts = list.as_os_str().as_bytes().split(|b| *b == b',').filter(|part| !part.is_empty());
     for part in parts.map(|part| Path::new(OsStr::from_bytes(part))) {
-        if part.is_dir() {
-            names.extend(inside(part)?);
-        } else {
-            names.push(Named { path: part.to_owned(), entries: None });
+        if !part.is_dir() {
+            names.push(Ok(Named { name: part.to_owned(), path: part.to_owned(), entries: None }));
+            continue;
+        }
+        let before = names.len();
+        match inside(part) {
+            Ok(found) => names.extend(found.map(Ok)),
+            Err(e) => names.push(Err(e)),
+        }
+        if names.len() == before {
+            names.push(Err(ArchiveError::file(part, Error::LOGFILE, "there is no archive in the directory")));
         }
     }
-    if names.is_empty() { Err(ArchiveError::file(list, Error::LOGFILE, "there is no archive")) } else { Ok(names) }
+    names
 }
 
 /// Returns the archives in a directory, by name.
 fn inside(dir: &Path) -> Result<impl Iterator<Item = Named>> {
+    // A volume alone may belong to another program.
     let mut by_base: BTreeMap<Vec<u8>, (bool, Vec<OsString>)> = BTreeMap::new();
     for entry in fs::read_dir(dir).map_err(|e| ArchiveError::io(dir, &e))? {
         let entry = entry.map_err(|e| ArchiveError::io(dir, &e))?.file_name();
         let Some((base, kind, _)) = split(entry.as_bytes()) else { continue };
-        let (has_meta, entries) = by_base.entry(base.to_owned()).or_default();
-        *has_meta |= kind == Kind::Meta;
+        let (is_archive, entries) = by_base.entry(base.to_owned()).or_default();
+        *is_archive |= matches!(kind, Kind::Meta | Kind::Index);
         entries.push(entry);
     }
-    let archives = by_base.into_iter().filter(|(_, (has_meta, _))| *has_meta);
-    Ok(archives.map(|(base, (_, entries))| Named { path: dir.join(OsStr::from_bytes(&base)), entries: Some(entries) }))
+    let archives = by_base.into_iter().filter(|(_, (is_archive, _))| *is_archive);
+    Ok(archives.map(|(base, (_, entries))| {
+        let base = OsStr::from_bytes(&base);
+        // In the form of libpcp, even if the directory's name ends with a slash.
+        let name = [dir.as_os_str(), OsStr::new("/"), base].into_iter().collect::<OsString>();
+        Named { name: name.into(), path: dir.join(base), entries: Some(entries) }
+    }))
 }
 
 #[cfg(test)]

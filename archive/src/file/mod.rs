@@ -8,4 +8,4 @@ mod source;
 #[cfg(feature = "xz")]
 mod xz;
 
-pub(crate) use source::{Source, whole};
+pub(crate) use source::{Source, Stream};

@@ -61,30 +61,86 @@ fn check_holes(path: &Path, file: &File, wanted: u64) -> Result {
     Err(ArchiveError::file(path, Error::LOGREC, reason))
 }
 
-/// Reads a whole file. A compressed file is decompressed, to at most `limit` bytes.
-///
-/// # Errors
-/// `-errno` for a file that cannot be read; `PM_ERR_LOGREC` for damaged compressed data, for more than `limit` bytes,
-/// and for a large file that consists of holes.
-pub(crate) fn whole(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let fail = |e: io::Error| ArchiveError::io(path, &e);
-    let mut bytes = Vec::new();
-    let file = open(path).map_err(fail)?;
-    let limit = limit_of(&file, limit).map_err(fail)?;
-    match decoder(path, file).map_err(fail)? {
-        Opened::Plain(file) => {
-            let len = file.metadata().map_err(fail)?.len();
-            check_holes(path, &file, len)?;
-            bytes.reserve_exact(usize::try_from(len).unwrap_or_default());
-            // What is written meanwhile counts at the next time.
-            file.take(len).read_to_end(&mut bytes).map_err(fail)?;
-        }
-        Opened::Compressed(decoder) => {
-            decoder.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(fail)?;
-            check(path, bytes.len() as u64, limit)?;
-        }
+/// File that is read into memory from its start: a plain file at once, a compressed one piece by piece, so that damage
+/// ends the decompression.
+pub(crate) struct Stream {
+    path: PathBuf,
+    /// Bytes that have been read and not discarded.
+    bytes: Vec<u8>,
+    /// Number of bytes before them.
+    discarded: u64,
+    /// Decoder of the rest, and the largest number of bytes of the whole file; `None` for a plain file.
+    rest: Option<(Box<dyn Read>, u64)>,
+}
+
+impl Stream {
+    /// Opens a file. A compressed one is decompressed to at most `limit` bytes.
+    ///
+    /// # Errors
+    /// `-errno` for a file that cannot be read; `PM_ERR_LOGREC` for damaged compressed data, and for a large file that
+    /// consists of holes.
+    pub(crate) fn open(path: &Path, limit: u64) -> Result<Stream> {
+        let fail = |e: io::Error| ArchiveError::io(path, &e);
+        let file = open(path).map_err(fail)?;
+        let limit = limit_of(&file, limit).map_err(fail)?;
+        let mut bytes = Vec::new();
+        let rest = match decoder(path, file).map_err(fail)? {
+            Opened::Plain(file) => {
+                let len = file.metadata().map_err(fail)?.len();
+                check_holes(path, &file, len)?;
+                bytes.reserve_exact(usize::try_from(len).unwrap_or_default());
+                // What is written meanwhile counts at the next time.
+                file.take(len).read_to_end(&mut bytes).map_err(fail)?;
+                None
+            }
+            Opened::Compressed(decoder) => Some((decoder, limit)),
+        };
+        Ok(Stream { path: path.to_owned(), bytes, discarded: 0, rest })
     }
-    Ok(bytes)
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether the file is compressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Reads more; returns whether there was more.
+    ///
+    /// # Errors
+    /// `-errno` for a failed read; `PM_ERR_LOGREC` for damaged compressed data, and for more bytes than the limit.
+    pub(crate) fn more(&mut self) -> Result<bool> {
+        let Some((decoder, limit)) = &mut self.rest else { return Ok(false) };
+        let read = decoder.take(CHUNK as u64).read_to_end(&mut self.bytes);
+        let read = read.map_err(|e| ArchiveError::io(&self.path, &e))?;
+        check(&self.path, self.discarded + self.bytes.len() as u64, *limit)?;
+        Ok(read > 0)
+    }
+
+    /// Reads until `len` bytes are there, or the file ends.
+    ///
+    /// # Errors
+    /// Errors of [`Stream::more`].
+    pub(crate) fn fill(&mut self, len: usize) -> Result {
+        while self.bytes.len() < len && self.more()? {}
+        Ok(())
+    }
+
+    /// Discards bytes from the start.
+    pub(crate) fn discard(&mut self, len: usize) {
+        self.bytes.drain(..len.min(self.bytes.len()));
+        self.discarded += len as u64;
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
 }
 
 /// Returns the number of bytes to which a file may be decompressed, if that of any file is `limit`.
@@ -105,7 +161,8 @@ impl Source {
     /// bytes. If it consists of several blocks with an index, blocks are decompressed when they are needed.
     ///
     /// # Errors
-    /// Errors of [`whole`].
+    /// `-errno` for a file that cannot be read; `PM_ERR_LOGREC` for damaged compressed data and for more than `limit`
+    /// bytes.
     pub(crate) fn open(path: &Path, limit: u64) -> Result<Source> {
         let fail = |e: io::Error| ArchiveError::io(path, &e);
         let file = open(path).map_err(fail)?;

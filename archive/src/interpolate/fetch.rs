@@ -40,6 +40,9 @@ pub struct Interpolator<'a> {
     step: i64,
     /// Whether the table has the values around the last time.
     is_placed: bool,
+    /// Whether the last fetch was one step before, forward. If there are several values at the time, libpcp then has
+    /// the first one, and has not passed a `<mark>` of this time. It has the last one otherwise.
+    is_continued: bool,
     /// End of the archive at the last check.
     end: Option<f64>,
     /// Instances that may have a value, in their order.
@@ -73,6 +76,7 @@ impl<'a> Interpolator<'a> {
             origin,
             step: 1_000_000_000,
             is_placed: false,
+            is_continued: false,
             end: None,
             active: Vec::new(),
             buried: Vec::new(),
@@ -139,6 +143,7 @@ impl<'a> Interpolator<'a> {
     fn read(&mut self, time: Stamp, at: f64) -> Result {
         let direction = self.direction();
         let is_first = !self.is_placed;
+        self.is_continued = direction == Direction::Forward && !is_first;
         if is_first {
             self.place(time)?;
             // Reading forward includes the records of exactly this time.
@@ -169,7 +174,7 @@ impl<'a> Interpolator<'a> {
         // A discrete value does not need a value after it.
         for nth in 0..self.table.metrics.len() {
             if self.table.metrics.get(nth).is_some_and(|metric| metric.kind == Kind::Discrete) {
-                let path = self.reach.cursor().archive().meta_path();
+                let path = self.reach.cursor().archive().first().meta_path();
                 let all = self.table.add_all(nth).map_err(|reason| ArchiveError::file(path, Error::TOOBIG, reason))?;
                 self.buried.extend(all);
             }
@@ -250,7 +255,7 @@ impl<'a> Interpolator<'a> {
 
     /// Reads on in the direction until each active instance has a value beyond the time, or cannot have one.
     fn look_on(&mut self, at: f64) -> Result {
-        let (direction, epoch) = (self.direction(), self.reach.epoch(at));
+        let (direction, around) = (self.direction(), self.around(at));
         let is_done = self.reach.is_done(direction);
         // An instance has values only during its life.
         let (mut earliest, mut latest) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -258,7 +263,7 @@ impl<'a> Interpolator<'a> {
         active.retain(|nth| {
             let Some(series) = table.series.get_mut(*nth as usize) else { return false };
             let Some(metric) = table.metrics.get(series.metric as usize) else { return false };
-            match series.outlook(at, epoch, direction, metric) {
+            match series.outlook(at, around, direction, metric) {
                 Outlook::Known => true,
                 Outlook::Gone => {
                     series.retire(direction);
@@ -287,10 +292,14 @@ impl<'a> Interpolator<'a> {
         Ok(())
     }
 
+    fn around(&self, at: f64) -> Around {
+        Around { epoch: self.reach.epoch(at, self.is_continued), is_first: self.is_continued }
+    }
+
     /// Computes the values at a time.
     fn collect(&mut self, at: f64) {
-        let epoch = self.reach.epoch(at);
-        let has_passed = self.reach.passes_mark(at, self.direction());
+        let around = self.around(at);
+        let has_passed = self.reach.passes_mark(at, self.direction(), self.is_continued);
         self.values.clear();
         for metric in &mut self.table.metrics {
             (metric.values, metric.failure) = (0..0, metric.refusal);
@@ -300,7 +309,7 @@ impl<'a> Interpolator<'a> {
                 continue;
             };
             let Some(metric) = self.table.metrics.get_mut(series.metric as usize) else { continue };
-            let (prior, next) = series.around(at, epoch);
+            let (prior, next) = series.around(at, around);
             let Some(prior) = prior else { continue };
             let next = next.map(|event| (event.time, &event.datum));
             let prior = (prior.time, &prior.datum);
@@ -335,6 +344,15 @@ impl<'a> Interpolator<'a> {
     }
 }
 
+/// Which values around a time are wanted.
+#[derive(Clone, Copy)]
+struct Around {
+    /// Part of the archive, between two `<mark>`s, that the time is in.
+    epoch: i64,
+    /// Whether the first of several values at the time counts, or the last.
+    is_first: bool,
+}
+
 /// Whether the value of an active instance at the requested time is known.
 enum Outlook {
     /// The value, or its absence, is known.
@@ -347,19 +365,26 @@ enum Outlook {
 
 impl Series {
     /// Returns the last value at or before a time and the first one at or after it, unless a `<mark>` is between.
-    fn around(&self, at: f64, epoch: i64) -> (Option<&Event>, Option<&Event>) {
-        let after = self.events.iter().position(|event| event.time > at).unwrap_or(self.events.len());
+    fn around(&self, at: f64, Around { epoch, is_first }: Around) -> (Option<&Event>, Option<&Event>) {
         let is_near = |event: &&Event| event.epoch == epoch;
+        if is_first {
+            let first = self.events.iter().find(|event| event.time == at && event.epoch == epoch);
+            if first.is_some() {
+                return (first, first);
+            }
+        }
+        let is_after = |event: &Event| event.time > at || event.epoch > epoch;
+        let after = self.events.iter().position(is_after).unwrap_or(self.events.len());
         let prior = after.checked_sub(1).and_then(|nth| self.events.get(nth)).filter(is_near);
         let next = self.events.get(after).filter(is_near);
         (prior, prior.filter(|event| event.time == at).or(next))
     }
 
-    fn outlook(&self, at: f64, epoch: i64, direction: Direction, metric: &Metric) -> Outlook {
-        let (prior, next) = self.around(at, epoch);
+    fn outlook(&self, at: f64, around: Around, direction: Direction, metric: &Metric) -> Outlook {
+        let (prior, next) = self.around(at, around);
         match direction {
             Direction::Forward => {
-                let has_later = self.events.back().is_some_and(|event| event.time > at);
+                let has_later = self.events.back().is_some_and(|event| event.time > at || event.epoch > around.epoch);
                 match (prior, next) {
                     _ if at > self.death || prior.is_none() => {
                         if has_later {

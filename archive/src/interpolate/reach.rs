@@ -110,9 +110,10 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// Returns the number of the part of the archive, between two `<mark>`s, that a time is in.
-    pub(super) fn epoch(&self, time: f64) -> i64 {
-        self.epoch + self.marks.partition_point(|mark| *mark <= time) as i64
+    /// Returns the number of the part of the archive, between two `<mark>`s, that a time is in. With `is_before`, a
+    /// `<mark>` of this time is after it.
+    pub(super) fn epoch(&self, time: f64, is_before: bool) -> i64 {
+        self.epoch + self.marks.partition_point(|mark| *mark < time || (*mark == time && !is_before)) as i64
     }
 
     /// Returns whether there is a `<mark>` beyond a time in the range.
@@ -124,12 +125,12 @@ impl<'a> Reach<'a> {
     }
 
     /// Returns whether there is a `<mark>` at a time or before it with respect to the direction, and removes the
-    /// `<mark>`.
-    pub(super) fn passes_mark(&mut self, time: f64, direction: Direction) -> bool {
+    /// `<mark>`. With `is_before`, a `<mark>` of this time is after it.
+    pub(super) fn passes_mark(&mut self, time: f64, direction: Direction, is_before: bool) -> bool {
         let before = self.marks.len();
         match direction {
             Direction::Forward => {
-                while self.marks.front().is_some_and(|mark| *mark <= time) {
+                while self.marks.front().is_some_and(|mark| *mark < time || (*mark == time && !is_before)) {
                     self.marks.pop_front();
                     self.epoch += 1;
                 }
@@ -172,13 +173,17 @@ impl<'a> Reach<'a> {
         }
         if let Some(span) = span {
             table.begin();
-            if cursor.look(span, table.metrics.len(), |word, at| table.take(word, at))? > 0 {
+            let count = match cursor.look(span, table.metrics.len(), |word, at| table.take(word, at)) {
+                Ok(count) => count,
+                Err(e) => return cursor.leave(e),
+            };
+            if count > 0 {
                 let epoch = match direction {
                     Direction::Forward => self.epoch + self.marks.len() as i64,
                     Direction::Backward => self.epoch,
                 };
                 let added = table.add(cursor.sets(span)?, &Place { time, epoch, direction, limit });
-                return added.map_err(|reason| cursor.damage(span, reason));
+                return added.or_else(|reason| cursor.leave(cursor.damage(span, reason)));
             }
         }
         if self.marks_mean == Marks::Separate {

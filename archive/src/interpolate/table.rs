@@ -370,7 +370,8 @@ impl Place {
         let event = Event { time: self.time, epoch: self.epoch, datum };
         match self.direction {
             Direction::Forward => {
-                let is_known = self.limit.is_some_and(|limit| series.events.back().is_some_and(|e| e.time >= limit));
+                // There may be several values at the time of the limit.
+                let is_known = self.limit.is_some_and(|limit| series.events.back().is_some_and(|e| e.time > limit));
                 if !is_known {
                     series.events.push_back(event);
                 }

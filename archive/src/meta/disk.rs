@@ -41,10 +41,10 @@ impl<'a> DiskInDom<'a> {
 }
 
 impl Metadata {
-    /// Iterates over the records of the first metadata file, each with the offset after it. `version` is the version of
-    /// its format.
-    fn disk_records(&self, version: Version) -> impl Iterator<Item = (Meta<'_>, usize)> {
-        let file = self.file(0);
+    /// Iterates over the records of a metadata file, each with the offset after it. `version` is the version of its
+    /// format.
+    fn disk_records(&self, file: u32, version: Version) -> impl Iterator<Item = (Meta<'_>, usize)> {
+        let file = self.file(file);
         let mut at = version.label_len();
         std::iter::from_fn(move || {
             let (record, next) = meta::next(file, at).ok().flatten()?;
@@ -55,16 +55,16 @@ impl Metadata {
 
     /// Returns the offset after the last record of the first metadata file.
     pub(crate) fn records_end(&self, version: Version) -> u64 {
-        self.disk_records(version).last().map_or(version.label_len(), |(_, end)| end) as u64
+        self.disk_records(0, version).last().map_or(version.label_len(), |(_, end)| end) as u64
     }
 
-    /// Iterates over the records of instance domains in the first metadata file, in the order of the file. `version` is
-    /// the version of its format.
-    pub fn disk_indoms(&self, version: Version) -> impl Iterator<Item = DiskInDom<'_>> {
-        let file = self.file(0);
-        self.disk_records(version).filter_map(move |(record, _)| match record {
+    /// Iterates over the records of instance domains in a metadata file, in the order of the file. `version` is the
+    /// version of its format.
+    pub(crate) fn disk_indoms(&self, file: u32, version: Version) -> impl Iterator<Item = DiskInDom<'_>> {
+        let bytes = self.file(file);
+        self.disk_records(file, version).filter_map(move |(record, _)| match record {
             Meta::InDom { indom, list } => {
-                Some(DiskInDom { indom, time: list.time, is_delta: list.is_delta, file, list })
+                Some(DiskInDom { indom, time: list.time, is_delta: list.is_delta, file: bytes, list })
             }
             _ => None,
         })

@@ -93,22 +93,28 @@ impl Labels {
         records.push(Stored { time, file, sets });
     }
 
-    /// Sorts the records by time, and removes sets that equal those in the record before.
+    /// Sorts the records by time, and removes sets that equal those in the record before. Labels of instances are
+    /// removed only if all sets of a record equal those before: instances come and go (since PCP 6.3.4).
     pub(super) fn finish(&mut self, files: &[Vec<u8>]) {
-        for records in self.by_subject.values_mut() {
+        for ((level, _), records) in &mut self.by_subject {
+            let is_whole = *level == LabelLevel::Instances.code();
             // Among records of the same time, libpcp treats the first one as the newest.
             records.reverse();
             records.sort_by_key(|record| record.time);
-            let mut before = HashSet::new();
+            let mut before = Vec::new();
             for record in records.iter_mut() {
                 let file = files.get(record.file as usize).map_or(&[][..], Vec::as_slice);
                 let keys: Vec<_> = record.sets.iter().map(|set| key(file, *set)).collect();
-                let mut at = 0;
-                record.sets.retain(|_| {
-                    at += 1;
-                    keys.get(at - 1).is_none_or(|key| !before.contains(key))
-                });
-                before = keys.into_iter().collect();
+                if is_whole {
+                    if keys == before {
+                        record.sets.clear();
+                    }
+                } else {
+                    let before: HashSet<_> = before.iter().collect();
+                    let mut each = keys.iter();
+                    record.sets.retain(|_| each.next().is_none_or(|key| !before.contains(key)));
+                }
+                before = keys;
             }
             // The oldest record stays, as in libpcp, even if it has no sets.
             let mut is_first = true;
@@ -140,9 +146,8 @@ impl Metadata {
         let key = (level.code(), ident);
         let records = self.labels.by_subject.get(&key).ok_or(Error::NOLABELS)?;
         let before = records.partition_point(|record| record.time <= time);
-        // Of several records with the same time, the first one counts.
-        let latest = before.checked_sub(1).and_then(|at| records.get(at)).map(|record| record.time);
-        let found = latest.and_then(|time| records.get(records.partition_point(|record| record.time < time)));
+        // Of several records of the same time, the first one of the file is the last one here, and counts.
+        let found = before.checked_sub(1).and_then(|at| records.get(at));
         Ok(found.map(|record| self.label_record(key, record)))
     }
 

@@ -18,13 +18,18 @@ const INDOM: u32 = 8;
 /// Memory that names may always use, in bytes. Larger archives may use more.
 const NAMES: usize = 16 << 20;
 
+/// Returns the error for metadata without a metric.
+pub(crate) fn no_metric(path: &Path) -> ArchiveError {
+    ArchiveError::file(path, Error::LOGREC, "the metadata describes no metric")
+}
+
 impl Metadata {
-    /// Adds a metadata file, whose records begin at `start`. [`Metadata::finish`] must follow.
+    /// Adds a metadata file, whose records begin at `start`, and returns its index. [`Metadata::finish`] must follow.
     ///
     /// # Errors
     /// `PM_ERR_LOGREC` for a damaged record, `PM_ERR_RECTYPE` for one of unknown type, `PM_ERR_LOGCHANGE*` for a metric
     /// that another archive describes differently.
-    pub(crate) fn load(&mut self, path: &Path, bytes: Vec<u8>, start: usize) -> Result {
+    pub(crate) fn load(&mut self, path: &Path, bytes: Vec<u8>, start: usize) -> Result<u32> {
         let file = self.files.len() as u32;
         self.files.push(bytes);
         let limit = NAMES + 4 * self.files.iter().map(Vec::len).sum::<usize>();
@@ -46,10 +51,7 @@ impl Metadata {
                 Err(e) => return Err(ArchiveError::at(path, at as u64, e)),
             }
         }
-        if metrics == 0 {
-            return Err(ArchiveError::file(path, Error::LOGREC, "the metadata describes no metric"));
-        }
-        Ok(())
+        if metrics == 0 { Err(no_metric(path)) } else { Ok(file) }
     }
 
     /// Completes the tables after the last file.

@@ -16,6 +16,7 @@ pub use disk::DiskInDom;
 pub(crate) use indom::Lifetime;
 pub use indom::{InDomRecord, Instance};
 pub use label::{LabelRecord, LabelSetView};
+pub(crate) use load::no_metric;
 pub use names::Names;
 pub use view::InstanceNames;
 
@@ -159,7 +160,8 @@ impl Metadata {
         })
     }
 
-    fn file(&self, file: u32) -> &[u8] {
+    /// Returns the contents of a metadata file.
+    pub(crate) fn file(&self, file: u32) -> &[u8] {
         self.files.get(file as usize).map_or(&[], Vec::as_slice)
     }
 

@@ -92,7 +92,7 @@ fn state(archive: &Archive) -> Result<State> {
 }
 
 fn code(archive: &Archive, e: Error) -> ArchiveError {
-    ArchiveError::file(archive.meta_path(), e, "the instance domains are damaged")
+    ArchiveError::file(archive.first().meta_path(), e, "the instance domains are damaged")
 }
 
 /// Returns the time of the latest metadata.

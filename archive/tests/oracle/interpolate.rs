@@ -13,19 +13,19 @@ use testkit::{Pcp, Version};
 use super::{Ours, archives, micro, oracle, put};
 
 /// Origin, milliseconds between fetches, and number of fetches.
-struct Grid {
-    origin: Stamp,
-    delta: i32,
-    count: usize,
+pub(super) struct Grid {
+    pub(super) origin: Stamp,
+    pub(super) delta: i32,
+    pub(super) count: usize,
 }
 
 const SECOND: i64 = 1_000_000_000;
 
 /// Generator of random numbers with a fixed seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit.max(1)
     }
@@ -56,7 +56,7 @@ fn grids(archive: &Archive, seed: u64) -> Vec<Grid> {
     grids
 }
 
-fn libpcp(oracle: &Path, step: usize, profile: &str, archive: &Path, grids: &[Grid]) -> Vec<u8> {
+pub(super) fn libpcp(oracle: &Path, step: usize, profile: &str, archive: &Path, grids: &[Grid]) -> Vec<u8> {
     let mut child = Command::new(oracle)
         .args(["interp", &step.to_string(), profile])
         .arg(archive)
@@ -97,7 +97,7 @@ fn print(out: &mut Vec<u8>, sample: Interpolated<'_>) {
     }
 }
 
-fn ours(archive: &Archive, step: usize, profile: &str, grids: &[Grid]) -> Vec<u8> {
+pub(super) fn ours(archive: &Archive, step: usize, profile: &str, grids: &[Grid]) -> Vec<u8> {
     let ours = Ours::new(archive);
     let (wanted, profile) = (ours.wanted(step), ours.profile(profile));
     let mut out = ours.out;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod interpolate;
+mod stamps;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
