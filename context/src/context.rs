@@ -47,6 +47,9 @@ impl Context {
 
     /// Opens an archive, or several of one host as one (`PM_CONTEXT_ARCHIVE`), at its start in mode [`Mode::Forward`].
     ///
+    /// Of several archives, those that are damaged are left out, as is what follows damage in one of them. The
+    /// application can warn its user with [`Archive::take_skipped`] of [`Context::archive`].
+    ///
     /// # Errors
     /// Errors of [`Archive::open`].
     pub fn open_archive(name: impl AsRef<Path>) -> Result<Context, ContextError> {
@@ -103,18 +106,6 @@ impl Context {
     /// Returns the archive, or `None` for a context of another kind.
     pub fn archive(&self) -> Option<&Archive> {
         self.recorded().ok().map(|recorded| &*recorded.archive)
-    }
-
-    /// Calls `look_up` with the metadata of another time. Without an archive, the time has no effect.
-    pub(crate) fn at_time<T>(&mut self, time: Stamp, look_up: impl FnOnce(&mut Context) -> T) -> T {
-        let move_to = |context: &mut Context, time| match &mut context.base {
-            Base::Archive(recorded) => std::mem::replace(&mut recorded.time, time),
-            _ => time,
-        };
-        let before = move_to(self, time);
-        let found = look_up(self);
-        move_to(self, before);
-        found
     }
 
     pub(crate) fn recorded(&self) -> Result<&Recorded, Error> {

@@ -18,7 +18,8 @@ pub(super) fn desc(context: &mut Context, metric: &str) -> Result<Desc, GroupErr
     found.map_err(|error| GroupError::Metric { metric: metric.to_owned(), error })
 }
 
-/// Returns the descriptor of a metric and the identifier of an instance, and adds the instance to the profile.
+/// Returns the descriptor of a metric and the identifier of an instance, and adds the instance to the profile. An
+/// instance of an archive may exist at any time.
 pub(super) fn instance(
     context: &mut Context,
     metric: &str,
@@ -33,7 +34,12 @@ pub(super) fn instance(
         }
         (Some(indom), Some(instance)) => (indom, instance),
     };
-    let inst = context.lookup_in_dom(indom, instance.as_bytes()).map_err(|error| GroupError::Instance {
+    let found = context.lookup_in_dom(indom, instance.as_bytes());
+    let found = found.or_else(|e| match context.lookup_in_dom_ever(indom, instance.as_bytes()) {
+        Err(Error::NOTARCHIVE) => Err(e),
+        found => found,
+    });
+    let inst = found.map_err(|error| GroupError::Instance {
         metric: metric.to_owned(),
         instance: instance.to_owned(),
         error,

@@ -149,7 +149,8 @@ impl FetchGroup {
     /// Adds the value of a singular metric or of an instance (`pmExtendFetchGroup_item`). `scale` is explained at
     /// [`FetchGroup`].
     ///
-    /// An instance of an archive may appear later than the position of the context.
+    /// An instance of an archive may exist at any time, not only at the position of the context. If several have the
+    /// name, the one at the position counts, otherwise the latest.
     ///
     /// # Errors
     /// [`GroupError`]; [`GroupError::code`] is that of libpcp.
@@ -160,7 +161,7 @@ impl FetchGroup {
         scale: Option<&str>,
         ty: Type,
     ) -> Result<ItemHandle, GroupError> {
-        let (desc, inst) = self.anytime(|context| metric::instance(context, metric, instance))?;
+        let (desc, inst) = metric::instance(&mut self.context, metric, instance)?;
         let conversion = Conversion::new(desc, scale, ty).map_err(|e| GroupError::of(e, metric, scale))?;
         let metric = Metric { at: self.place(desc.pmid), desc, conversion };
         self.singles.push(Single::new(metric, inst));
@@ -196,10 +197,8 @@ impl FetchGroup {
         scale: Option<&str>,
         ty: Type,
     ) -> Result<EventHandle, GroupError> {
-        let (desc, inst, field_desc) = self.anytime(|context| {
-            let (desc, inst) = metric::instance(context, metric, instance)?;
-            Ok((desc, inst, metric::field(context, field)?))
-        })?;
+        let (desc, inst) = metric::instance(&mut self.context, metric, instance)?;
+        let field_desc = metric::field(&mut self.context, field)?;
         if !matches!(desc.ty, Type::Event | Type::HighResEvent) {
             return Err(GroupError::NoEvents { metric: metric.to_owned(), ty: desc.ty });
         }
@@ -210,15 +209,6 @@ impl FetchGroup {
         let metric = Metric { at: self.place(desc.pmid), desc, conversion };
         self.events.push(Events::new(metric, inst, field_desc));
         Ok(EventHandle(self.events.len() - 1))
-    }
-
-    /// Calls `look_up` at the position of an archive, and if that fails, again at the end of the archive.
-    fn anytime<T>(&mut self, look_up: impl Fn(&mut Context) -> Result<T, GroupError>) -> Result<T, GroupError> {
-        let found = look_up(&mut self.context);
-        match (found, self.context.archive().map(pcp_archive::Archive::end)) {
-            (Err(_), Some(Ok(end))) => self.context.at_time(end, look_up),
-            (found, _) => found,
-        }
     }
 
     /// Returns the index of a metric in the list of fetched metrics, and adds it if necessary.
