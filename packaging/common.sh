@@ -93,7 +93,13 @@ stage()
         [ "$package" = "$1" ] || continue
         destination=$(echo "$destination" | sed -e "s|@DEFAULTS@|$defaults|" -e "s|@ZSH@|$zsh|")
         from=$work/$source
-        case $source in bin/*) from=$bin/${source#bin/} ;; esac
+        case $source in
+            bin/*) from=$bin/${source#bin/} ;;
+            link/*)
+                mkdir -p "$2/${destination%/*}" && ln -s "${source#link/}" "$2/$destination" || fail "could not link $destination."
+                continue
+                ;;
+        esac
         install -D -m "$mode" "$from" "$2/$destination" || fail "could not copy $source."
         case $source in
             bin/*) strip --strip-unneeded --remove-section=.comment "$2/$destination" || exit 1 ;;

@@ -88,11 +88,20 @@ impl Program {
     /// The exit code of a failure when the arguments are wrong or request help. The reason, if any, and the usage text
     /// are then on stderr.
     pub fn args<T: Parser>(&self, operands: Operands) -> Result<T, ExitCode> {
-        let arguments: Vec<OsString> = std::env::args_os().collect();
-        if arguments.iter().skip(1).eq(["--version"]) {
+        if std::env::args_os().skip(1).eq(["--version"]) {
             self.print_version();
             std::process::exit(0);
         }
+        self.parse_args(operands)
+    }
+
+    /// Parses the arguments of a command that has an option `--version` of its own.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Program::args`].
+    pub fn parse_args<T: Parser>(&self, operands: Operands) -> Result<T, ExitCode> {
+        let arguments: Vec<OsString> = std::env::args_os().collect();
         let last = operands == Operands::Last || std::env::var_os("POSIXLY_CORRECT").is_some();
         let mut command = T::command().mut_args(|arg| match arg.get_action() {
             ArgAction::Append if arg.is_positional() => arg.trailing_var_arg(last),

@@ -69,9 +69,21 @@ impl Program {
         self.failure()
     }
 
-    /// Prints the usage text to stderr and returns the exit code of a failure.
+    /// Prints the usage text to stderr, with the name that the command was started with, and returns the exit code of a
+    /// failure.
     pub fn usage(&self) -> ExitCode {
-        escape::eprint(self.usage);
+        let (synopsis, options) = self.usage.split_once("\n\n").unwrap_or((self.usage, ""));
+        let known = synopsis.split_whitespace().nth(1).unwrap_or_default();
+        for line in synopsis.lines() {
+            let line = match line.split_once(known) {
+                Some((start, rest)) if rest.starts_with(' ') => format!("{start}{}{rest}", self.name),
+                _ => line.to_owned(),
+            };
+            escape::eprint(format_args!("{line}\n"));
+        }
+        if !options.is_empty() {
+            escape::eprint(format_args!("\n{options}"));
+        }
         self.failure()
     }
 

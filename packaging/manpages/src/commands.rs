@@ -50,7 +50,8 @@ pub(crate) fn all() -> Vec<Page> {
         user(told("pmgenmap", "Convert names of metrics to a C source", usage::PMGENMAP)),
         user(installed("mmvdump", mmvdump::Options::command())),
         user(installed("pmda-host", pmda_host::Options::command())),
-        user(told("pmdumplog", "Print an archive", pmdumplog::USAGE)),
+        user(told("pmdumplog", "Print archives", pmdumplog::USAGE)),
+        user(told("pmlogdump", "Print archives", pmdumplog::USAGE)),
     ];
     pages.extend(with_parts(cargo_pmda::command().bin_name("cargo-pmda"), "1"));
     pages.extend(with_parts(admin::command(), "8"));

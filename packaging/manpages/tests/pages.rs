@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "cargo-pmda",
     "pcp-agents",
     "pcp-rs-chkhelp",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 13] = [
     "pcp-rs-pmda-host",
     "pcp-rs-pmdumplog",
     "pcp-rs-pmgenmap",
+    "pcp-rs-pmlogdump",
     "pcp-rs-pmnsadd",
     "pcp-rs-pmnsdel",
     "pcp-rs-pmnsmerge",

@@ -12,8 +12,15 @@ use crate::{Args, FOREVER, window, zone_of};
 /// Times between which values are checked. `None` means no limit.
 type Window = (Option<Stamp>, Option<Stamp>);
 
-/// Prints the problems of an archive, one line each. Returns a failure if a reader would fail.
-pub(crate) fn run(program: &Program, args: &Args, path: &Path) -> Result<(), ExitCode> {
+/// Prints the problems of the archives, one line each. Returns a failure if a reader of one of them would fail.
+pub(crate) fn run(program: &Program, args: &Args, first: &Path) -> Result<(), ExitCode> {
+    let all = std::iter::once(first).chain(args.names.iter().map(Path::new));
+    // Each one is checked, also after a failure.
+    let checked: Vec<_> = all.map(|path| check(program, args, path)).collect();
+    checked.into_iter().collect()
+}
+
+fn check(program: &Program, args: &Args, path: &Path) -> Result<(), ExitCode> {
     let (start, finish) = times(args, path).map_err(|e| program.fail(e))?;
     let mut check = Check::new().window(start, finish);
     if args.metadata_only {

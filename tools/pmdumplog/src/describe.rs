@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pcp_archive::{Archive, LabelRecord, TextLevel};
+use pcp_archive::{Archive, LabelRecord, Part, TextLevel};
 use pcp_pdu::event::Stamp;
 use pmapi::{InDom, LabelFlags, LabelLevel, OrNull, PmId};
 
@@ -62,9 +62,9 @@ fn named(out: &mut Vec<u8>, prefix: &[u8], inst: u32, name: &[u8]) {
 }
 
 /// Writes the records of instance domains, unchanged from the file.
-pub(crate) fn disk_indoms(out: &mut Out, archive: &Archive, stamps: &Stamps) -> io::Result<()> {
-    put!(out.text, "\nInstance Domains on-disk ...\n");
-    for record in archive.metadata().disk_indoms(stamps.version) {
+pub(crate) fn disk_indoms(out: &mut Out, part: Part<'_>, stamps: &Stamps) -> io::Result<()> {
+    put!(out.text, "Instance Domains on-disk ...\n");
+    for record in part.disk_indoms() {
         stamps.full(&mut out.text, record.time);
         let delta = if record.is_delta { " delta" } else { "" };
         put!(out.text, " InDom: {}{delta} {} instances\n", OrNull(record.indom), record.len());
@@ -122,6 +122,8 @@ pub(crate) fn labels(out: &mut Out, archive: &Archive, stamps: &Stamps) -> io::R
     // PCP looks for times after the epoch.
     let mut all: Vec<_> = archive.metadata().label_records().filter(|r| r.time > Stamp::default()).collect();
     let rank = |record: &LabelRecord<'_>| LEVELS.iter().position(|level| level.code() == record.level);
+    // Of several records of the same time and subject, PCP shows the first one of the file first.
+    all.reverse();
     all.sort_by_key(|record| (record.time, rank(record), record.ident));
     let mut time = None;
     for record in all {

@@ -1,6 +1,6 @@
 //! Label and temporal index.
 
-use pcp_archive::{Archive, IndexEntry};
+use pcp_archive::{IndexEntry, Part};
 use pcp_pdu::event::Stamp;
 
 use crate::out::put;
@@ -14,9 +14,9 @@ pub(crate) enum Detail {
 }
 
 /// Appends the label, with the time of the end.
-pub(crate) fn label(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps, end: Option<Stamp>, detail: Detail) {
-    let label = archive.label();
-    put!(*out, "Log Label (Log Format Version {})\nPerformance metrics from host ", stamps.version.number());
+pub(crate) fn label(out: &mut Vec<u8>, part: Part<'_>, stamps: &Stamps, end: Option<Stamp>, detail: Detail) {
+    let label = part.label();
+    put!(*out, "Log Label (Log Format Version {})\nPerformance metrics from host ", label.version.number());
     out.extend_from_slice(&label.host);
     put!(*out, "\n    commencing ");
     day(out, stamps, label.start);
@@ -72,8 +72,8 @@ fn day(out: &mut Vec<u8>, stamps: &Stamps, time: Stamp) {
 }
 
 /// Appends the temporal index and its problems.
-pub(crate) fn index(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
-    put!(*out, "\nTemporal Index\n");
+pub(crate) fn index(out: &mut Vec<u8>, part: Part<'_>, stamps: &Stamps) {
+    put!(*out, "Temporal Index\n");
     let tabs = match stamps.extended {
         0 => 0,
         1 => 2,
@@ -81,13 +81,13 @@ pub(crate) fn index(out: &mut Vec<u8>, archive: &Archive, stamps: &Stamps) {
     };
     let tabs = tabs + usize::from(stamps.version.number() == 3);
     put!(*out, "{}\t\tLog Vol    end(meta)     end(log)\n", "\t".repeat(tabs));
-    let meta_len = archive.meta_len().ok();
+    let meta_len = part.meta_len().ok();
     let (mut volume_len, mut last): (_, Option<&IndexEntry>) = (None, None);
-    for entry in archive.index() {
+    for entry in part.index() {
         stamps.full(out, entry.time);
         put!(*out, "\t  {:5}  {:11}  {:11}\n", entry.volume, entry.meta, entry.data);
         if last.is_none_or(|last| last.volume != entry.volume) {
-            volume_len = u32::try_from(entry.volume).ok().and_then(|volume| archive.volume_len(volume).ok());
+            volume_len = u32::try_from(entry.volume).ok().and_then(|volume| part.volume_len(volume).ok());
             if volume_len.is_none() {
                 put!(*out, "\t\tWarning: file missing for log volume {}\n", entry.volume);
             }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
-use pcp_archive::{Archive, ArchiveError, Direction, Label, Record};
+use pcp_archive::{Archive, ArchiveError, Direction, Label, Part, Record};
 use pcp_context::{WindowOptions, Zone};
 use pcp_pdu::event::Stamp;
 use pcp_tools::{Debug, Operands, PmIds, Program};
@@ -83,7 +83,7 @@ struct Args {
     metadata_only: bool,
     #[arg(long = "nowrap", requires = "check")]
     no_wrap: bool,
-    #[arg(long)]
+    #[arg(short = 'V', long)]
     version: bool,
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
@@ -124,9 +124,11 @@ fn main() -> ExitCode {
 }
 
 fn run(program: &Program) -> Result<(), ExitCode> {
-    let args: Args = program.args::<Args>(Operands::Anywhere)?.completed();
+    let args: Args = program.parse_args::<Args>(Operands::Anywhere)?.completed();
     if args.version {
-        program.say(format_args!("version {}", env!("CARGO_PKG_VERSION")));
+        // As pmgetopt_r(3) prints it.
+        let version = pmapi::build::version(env!("CARGO_PKG_VERSION"));
+        escape::eprint(format_args!("{} version {version}\n", program.name()));
         return Ok(());
     }
     let mut out = Out::new();
@@ -134,9 +136,6 @@ fn run(program: &Program) -> Result<(), ExitCode> {
         return if args.archive.is_some() { Err(program.usage()) } else { dump_raw(program, &mut out, file) };
     }
     let Some(path) = args.archive.as_deref() else { return Err(program.usage()) };
-    if path.as_os_str().as_encoded_bytes().contains(&b',') || path.is_dir() {
-        return Err(program.fail("Multiple archives are not supported"));
-    }
     if args.check {
         return check::run(program, &args, path);
     }
@@ -147,11 +146,20 @@ fn run(program: &Program) -> Result<(), ExitCode> {
         }
         code
     })?;
-    if header::unknown(archive.label().features) != 0 {
+    // PCP skips a volume of a single archive without a word.
+    let is_list = path.as_os_str().as_encoded_bytes().contains(&b',') || path.is_dir();
+    let warn = || {
+        if is_list {
+            archive.take_skipped().iter().for_each(|skipped| program.say(format_args!("Warning: {skipped}")));
+        }
+    };
+    warn();
+    if archive.parts().any(|part| header::unknown(part.label().features) != 0) {
         program.say("Warning: unsupported feature bits, other errors may follow ...");
     }
     let dumped = dump(program, &args, &archive, &mut out);
     let finished = finish(program, &mut out, dumped);
+    warn();
     // The process ends: to free the tables piece by piece would only take time.
     std::mem::forget(archive);
     finished
@@ -216,7 +224,10 @@ fn dump(program: &Program, args: &Args, archive: &Archive, out: &mut Out) -> Dum
         Err(code) => return Ok(Err(code)),
     };
     let stamps = Stamps::new(zone, label, args.extended);
-    describe(args, archive, out, &names, &stamps, end.ok())?;
+    if archive.parts().len() > 1 {
+        put!(out.text, "Note: multi-archive context with {} archives\n", archive.parts().len());
+    }
+    describe(args, archive, out, &names, &stamps)?;
     if !args.metrics {
         return Ok(Ok(()));
     }
@@ -267,17 +278,13 @@ fn wanted(program: &Program, texts: &[String], names: &Names<'_>) -> Result<Vec<
     Ok(wanted)
 }
 
-fn describe(
-    args: &Args,
-    archive: &Archive,
-    out: &mut Out,
-    names: &Names<'_>,
-    stamps: &Stamps,
-    end: Option<Stamp>,
-) -> io::Result<()> {
+fn describe(args: &Args, archive: &Archive, out: &mut Out, names: &Names<'_>, stamps: &Stamps) -> io::Result<()> {
     if args.label {
         let detail = if args.verbose_label { Detail::Verbose } else { Detail::Brief };
-        header::label(&mut out.text, archive, stamps, end, detail);
+        for part in archive.parts() {
+            head(out, archive, part, "");
+            header::label(&mut out.text, part, stamps, part.end().ok(), detail);
+        }
     }
     if args.descs {
         describe::descs(out, archive, names)?;
@@ -289,15 +296,31 @@ fn describe(
         describe::texts(&mut out.text, archive);
     }
     if args.on_disk_insts {
-        describe::disk_indoms(out, archive, stamps)?;
+        for part in archive.parts() {
+            head(out, archive, part, "\n");
+            describe::disk_indoms(out, part, stamps)?;
+        }
     }
     if args.insts {
         describe::indoms(out, archive, stamps)?;
     }
     if args.index {
-        header::index(&mut out.text, archive, stamps);
+        for part in archive.parts() {
+            head(out, archive, part, "\n");
+            header::index(&mut out.text, part, stamps);
+        }
     }
     out.pass()
+}
+
+/// Appends what stands above one of several archives, after `above`.
+fn head(out: &mut Out, archive: &Archive, part: Part<'_>, above: &str) {
+    out.text.extend_from_slice(above.as_bytes());
+    if archive.parts().len() > 1 {
+        out.text.extend_from_slice(b"--- archive ");
+        out.text.extend_from_slice(part.name().as_os_str().as_encoded_bytes());
+        out.text.extend_from_slice(b" ---\n");
+    }
 }
 
 /// Returns the value sets of a record to show, or `None` to skip the record.
@@ -313,6 +336,11 @@ fn picked<'r>(record: Record<'r>, wanted: &[PmId], marks: bool) -> Option<Sets<'
     }
     let picked: Vec<_> = picked.into_iter().flatten().collect();
     (!picked.is_empty()).then_some(Sets::Some(picked))
+}
+
+/// Returns whether options show something of each archive.
+fn is_of_each(args: &Args) -> bool {
+    args.label || args.on_disk_insts || args.index
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -336,7 +364,18 @@ fn dump_values(
     };
     let size = if args.sizes { Size::Shown } else { Size::Hidden };
     let mut cursor = archive.cursor();
-    cursor.seek(if direction == Direction::Forward { range.start } else { range.finish });
+    let from = if direction == Direction::Forward { range.start } else { range.finish };
+    cursor.seek(match archive.parts().last() {
+        // After what is shown of each archive, PCP is at the start of the last one.
+        Some(last) if direction == Direction::Forward && archive.parts().len() > 1 && is_of_each(args) => {
+            out.flush()?;
+            program.say(
+                "Warning: as in PCP, -l, -L, -I and -t show the values of the last archive only; -m alone shows all",
+            );
+            from.max(last.label().start)
+        }
+        _ => from,
+    });
     let mut is_first = true;
     loop {
         let record = match cursor.next(direction) {

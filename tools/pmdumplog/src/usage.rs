@@ -3,6 +3,7 @@
 /// Usage message of `pmdumplog`. `--help` and mistakes print it, and the man page comes from it.
 pub(crate) const USAGE: &str = "\
 Usage: pmdumplog [options] [archive [metricname ...]]
+       pmdumplog --check [options] archive ...
 
 Options:
   -a, --all             all but labels and help texts: -d -i -L -m -s -t
@@ -27,9 +28,9 @@ Options:
   -x                    times with date; -xx: with offset from the start; -xxx: with seconds since the epoch
   -Z TZ, --timezone=TZ  time zone of all times
   -z, --hostzone        time zone of the recorded host
-  --check               check of the archive, as pmlogcheck(1) does; exit code 1 if a reader would fail
+  --check               check of each named archive, as pmlogcheck(1) does; exit code 1 if a reader would fail
   --metadataonly        with --check: not the values
   --nowrap              with --check: not the counters that went back
-  --version             version number
+  -V, --version         version number
   -?, --help            this text
 ";
