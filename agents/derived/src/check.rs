@@ -51,12 +51,14 @@ fn report(given: &ArgMatches, domain: Domain) -> Option<ExitCode> {
             return None;
         }
     };
+    archive.iter().for_each(write::warn_skipped);
     for group in config.groups.iter().filter(|group| !group.definitions.is_empty()) {
         match &archive {
             Some(archive) => report.recorded(group, sampling, archive),
             None => report.group(group, sampling),
         }
     }
+    archive.iter().for_each(write::warn_skipped);
     report.lines.sort_by(|a, b| a.place().cmp(b.place()));
     let text: String = if given.get_flag("tsv") {
         report.lines.iter().filter_map(Line::tsv).collect()

@@ -57,13 +57,16 @@ fn write(
     output: &Path,
 ) -> Result<String, Box<dyn std::error::Error>> {
     let archive = Archive::open(input)?;
+    warn_skipped(&archive);
     let parts = bind(groups, domain, &archive)?;
     let metrics: usize = parts.iter().map(|part| part.metrics.len()).sum();
     if metrics == 0 {
         return Err("no definition can be evaluated over the archive".into());
     }
     let mut writer = Create::with_label(archive.label()).create(output)?;
-    match fill(&mut writer, parts, domain, &archive) {
+    let filled = fill(&mut writer, parts, domain, &archive);
+    warn_skipped(&archive);
+    match filled {
         Ok(written) => {
             writer.finish_or_discard()?;
             Ok(format!("{}: {metrics} metrics, {written} records\n", output.display()))
@@ -75,6 +78,13 @@ fn write(
                 Err(left) => Err(format!("{e}; the incomplete archive cannot be removed: {left}").into()),
             }
         }
+    }
+}
+
+/// Warns of archives, and parts of them, that are left out because of damage.
+pub(crate) fn warn_skipped(archive: &Archive) {
+    for skipped in archive.take_skipped() {
+        escape::eprint(format_args!("pmdaderived: warning: {skipped}\n"));
     }
 }
 

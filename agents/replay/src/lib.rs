@@ -67,6 +67,7 @@ impl Agent for Replay {
         let path = options.archive.as_ref().ok_or("no archive: name one with option -a")?;
         // Cursors borrow the archive, which the process needs until it ends.
         let archive: &'static Archive = Box::leak(Box::new(Archive::open(path)?));
+        warn_skipped(archive);
         let meta = archive.metadata();
         let original = Some(setup.domain()).filter(|_| options.original);
         let control = match original {
@@ -198,11 +199,18 @@ impl Agent for Replay {
     }
 }
 
+/// Warns of archives, and parts of them, that are left out because of damage.
+fn warn_skipped(archive: &Archive) {
+    archive.take_skipped().iter().for_each(|skipped| warn!("{skipped}"));
+}
+
 impl Replay {
     /// Moves to the present position. After a failure to read, metrics have no values, but requests are answered.
     fn go(&mut self) {
         let position = self.clock.position(Instant::now());
-        let Err(e) = self.recording.go(position) else {
+        let gone = self.recording.go(position);
+        warn_skipped(self.recording.archive());
+        let Err(e) = gone else {
             self.failure = None;
             return;
         };

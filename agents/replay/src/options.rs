@@ -13,7 +13,8 @@ pub(crate) const DOMAIN: u16 = 405;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Archive: its base name, or a list of archives of one host, separated by commas
+    /// Archive: its base name, or a list of archives of one host, separated by commas; a directory stands for all
+    /// archives in it
     #[arg(short = 'a', long, value_name = "ARCHIVE")]
     pub(crate) archive: Option<PathBuf>,
 
@@ -54,7 +55,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) fn ask(setup: &mut Setup) {
     setup.argument("-a").prompt("Archive that is replayed").help(
         "The base name of an archive of PCP, such as /var/log/pcp/pmlogger/HOST/20260101. Several archives of one host have commas\n\
-         between. PCP's user must be able to read the files.",
+         between, and a directory stands for all archives in it. PCP's user must be able to read the files.",
     );
     setup.argument("--speed").prompt("Speed").default("1").help("Seconds of the recording in a second.");
 }

@@ -62,7 +62,10 @@ pub fn show(
     if let Some(path) = &options.replay {
         let archive = Archive::open(path).map_err(|e| no_archive(path, &e))?;
         let mut replay = Replay::new(&archive, options.interval, 0)?;
-        samples(options, &mut replay, &signals)?;
+        replay.print_warnings();
+        let shown = samples(options, &mut replay, &signals);
+        replay.print_warnings();
+        shown?;
         return Ok(ended(&signals).unwrap_or_else(|| outcome(&replay)));
     }
     let scratch = tempfile::Builder::new().prefix("pcp-agents.").tempdir()?;

@@ -32,7 +32,7 @@ pub struct ViewOptions {
     #[arg(long, value_name = "BASE", conflicts_with = "replay")]
     pub record: Option<PathBuf>,
 
-    /// Show an archive of PCP in place of live metrics
+    /// Show an archive of PCP in place of live metrics, or several: names with commas between, or a directory
     #[arg(long, value_name = "ARCHIVE")]
     pub replay: Option<PathBuf>,
 }

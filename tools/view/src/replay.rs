@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pcp_archive::{Archive, ArchiveError, Cursor, Direction, InstanceNames, Metadata, TextLevel};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::ValueSet;
+use pmapi::escape::{self, Escaped};
 use pmapi::{Desc, Domain, InDom, Inst, LabelLevel, PmId};
 
 use crate::fleet::{Agent, Status};
@@ -254,6 +255,12 @@ impl Stage for Replay<'_> {
         };
         let speed = if self.speed < 0 { format!("1/{}", 1 << -self.speed) } else { (1 << self.speed).to_string() };
         Some(format!("{direction} {speed}x"))
+    }
+
+    fn print_warnings(&self) {
+        for skipped in self.archive.take_skipped() {
+            escape::eprint(format_args!("Warning: {}\n", Escaped(skipped)));
+        }
     }
 
     fn has_ended(&self) -> bool {
