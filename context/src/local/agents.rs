@@ -72,34 +72,51 @@ impl LocalAgents {
         }
     }
 
-    /// Reads the lines with `dso` of `pmcd.conf`. As in libpcp, agent `pmcd` is left out, because it works only in
-    /// pmcd, and `linux` is a shared object, whatever its line specifies.
+    /// Reads the lines with `dso` of `pmcd.conf`, or of the file in `$PCP_PMCDCONF_PATH`. As in libpcp, agent `pmcd` is
+    /// left out, because it works only in pmcd, and `linux` and `proc` are shared objects, whatever their lines specify.
     ///
     /// # Errors
     /// The error of the system if the file cannot be read.
     pub fn configured(config: &Config) -> std::io::Result<LocalAgents> {
-        let text = file::read(&config.pmcdconf_path(), file::TEXT_LIMIT)?;
         let mut agents = LocalAgents::empty(config);
-        agents.read(&String::from_utf8_lossy(&text));
+        agents.read(&config.pmcdconf_path())?;
         Ok(agents)
     }
 
-    fn read(&mut self, text: &str) {
+    /// Reads `local.conf` of PCP 7.2 and later, in `$PCP_SYSCONF_DIR`: a short list of shared objects for local contexts,
+    /// in the form of `pmcd.conf`. They need no pmcd on the host. Unless `$PMNS_DEFAULT` is set, the names are those of
+    /// `$PCP_VAR_DIR/pmns/local.root`. In libpcp, both variables have to be set to these files (pcpintro(1)).
+    ///
+    /// # Errors
+    /// The error of the system if the file cannot be read, `NotFound` with an older PCP.
+    pub fn local(config: &Config) -> std::io::Result<LocalAgents> {
+        let mut agents = LocalAgents::empty(config);
+        if config.var("PMNS_DEFAULT").is_none() {
+            agents.set_names(config.var_dir().join("pmns/local.root"));
+        }
+        agents.read(&config.sysconf_dir().join("local.conf"))?;
+        Ok(agents)
+    }
+
+    fn read(&mut self, path: &Path) -> std::io::Result<()> {
+        self.add_lines(&String::from_utf8_lossy(&file::read(path, file::TEXT_LIMIT)?));
+        Ok(())
+    }
+
+    fn add_lines(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let mut words = line.split_whitespace();
             let Some(name) = words.next().filter(|name| !name.starts_with("pmcd")) else { continue };
-            let agent = match name.starts_with("linux") {
-                true => Some((60.to_string(), "linux/pmda_linux.so".to_owned(), "linux_init".to_owned())),
-                false => match (words.next(), words.next(), words.next(), words.next()) {
-                    (Some(domain), Some("dso"), Some(init), Some(path)) => {
-                        Some((domain.to_owned(), path.to_owned(), init.to_owned()))
-                    }
-                    _ => None,
+            let (number, path, init) = match name {
+                _ if name.starts_with("linux") => ("60", "linux/pmda_linux.so", "linux_init"),
+                _ if name.starts_with("proc") => ("3", "proc/pmda_proc.so", "proc_init"),
+                _ => match (words.next(), words.next(), words.next(), words.next()) {
+                    (Some(domain), Some("dso"), Some(init), Some(path)) => (domain, path, init),
+                    _ => continue,
                 },
             };
-            let found = agent.and_then(|(number, path, init)| Some((domain(&number)?, path, init)));
-            if let Some((domain, path, init)) = found {
-                self.add(LocalAgent { domain, path: path.into(), init });
+            if let Some(domain) = domain(number) {
+                self.add(LocalAgent { domain, path: path.into(), init: init.to_owned() });
             }
         }
     }
@@ -194,13 +211,40 @@ mod tests {
     #[test]
     fn lines_of_pmcd() {
         let mut agents = agents();
-        agents.read(
+        agents.add_lines(
             "# mmv 70 dso mmv_init /x.so\npmcd 2 dso pmcd_init /p/pmcd/pmda_pmcd.so\nlinux 60 pipe binary /p/linux/pmdalinux\n\
              mmv\t70\tdso\tmmv_init\t/p/mmv/pmda_mmv.so \nproc 3 pipe binary /p/proc\nbad x dso a b\nworse 511 dso a b\n\
              short 5 dso a\n\n[access]\ndisallow .* : store;\n",
         );
-        assert_eq!(shown(&agents), ["60 linux/pmda_linux.so linux_init", "70 /p/mmv/pmda_mmv.so mmv_init"]);
+        assert_eq!(
+            shown(&agents),
+            ["60 linux/pmda_linux.so linux_init", "70 /p/mmv/pmda_mmv.so mmv_init", "3 proc/pmda_proc.so proc_init"]
+        );
         assert_eq!(agents.names, Path::new("/v/pmns/root"));
+    }
+
+    #[test]
+    fn lists_of_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("local.conf");
+        std::fs::write(&path, "mmv\t70\tdso\tmmv_init\tmmv/pmda_mmv.so\nxfs 11 dso xfs_init /p/xfs/pmda_xfs.so\n")
+            .unwrap();
+        let text = format!("PCP_VAR_DIR=/v\nPCP_SYSCONF_DIR={}\n", dir.path().display());
+        let config = |env: &[(&str, &Path)]| {
+            let env = env.iter().map(|(name, value)| ((*name).into(), value.as_os_str().to_owned()));
+            Config::new(text.as_bytes(), env.collect::<Vec<_>>())
+        };
+        let found = LocalAgents::local(&config(&[])).unwrap();
+        assert_eq!(shown(&found), ["70 mmv/pmda_mmv.so mmv_init", "11 /p/xfs/pmda_xfs.so xfs_init"]);
+        assert_eq!(found.names, Path::new("/v/pmns/local.root"));
+        // As in libpcp, variables of the environment name the same files.
+        let names = Path::new("/v/pmns/local.root");
+        let set = config(&[("PCP_PMCDCONF_PATH", &path), ("PMNS_DEFAULT", names)]);
+        assert_eq!(LocalAgents::configured(&set).unwrap(), found);
+        assert_eq!(LocalAgents::local(&config(&[("PMNS_DEFAULT", Path::new("/x"))])).unwrap().names, Path::new("/x"));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(LocalAgents::local(&config(&[])).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        assert!(LocalAgents::configured(&config(&[])).is_err());
     }
 
     proptest::proptest! {
@@ -215,7 +259,7 @@ mod tests {
                 proptest::prop_assert_eq!(e.to_string().lines().count(), 1);
                 proptest::prop_assert_eq!(agents.iter().count(), 0);
             }
-            agents.read(&conf);
+            agents.add_lines(&conf);
             proptest::prop_assert!(agents.iter().count() <= conf.lines().count() + 1);
         }
     }
