@@ -3,7 +3,6 @@
 /// Usage message of `pmdumplog`. `--help` and mistakes print it, and the man page comes from it.
 pub(crate) const USAGE: &str = "\
 Usage: pmdumplog [options] [archive [metricname ...]]
-       pmdumplog --check [options] archive ...
 
 Options:
   -a, --all             all but labels and help texts: -d -i -L -m -s -t
