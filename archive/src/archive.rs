@@ -145,18 +145,14 @@ impl Archive {
         self.is_list && error.is_damage()
     }
 
-    /// Notes that an archive, or the rest of it, is left out.
-    pub(crate) fn skip(&self, log: &Log, error: ArchiveError) {
-        self.skipped.add(log.files.base.clone(), error.skipping("the rest of the archive"));
-    }
-
     /// Returns the label of the first archive (pmGetArchiveLabel(3)).
     pub fn label(&self) -> &Label {
         // An archive has at least one log.
         &self.logs[0].label
     }
 
-    /// Returns the time of the last complete record (pmGetArchiveEnd(3)), even if the archive is still being written.
+    /// Returns the time of the last complete record (pmGetArchiveEnd(3)), even if the archive is still being written. Of
+    /// several archives, it is that of the last one with such a record before damage.
     ///
     /// # Errors
     /// `PM_ERR_LOGREC` if there is no complete record, `-errno` for a file that cannot be read.
@@ -164,10 +160,10 @@ impl Archive {
         let mut last = None;
         for log in self.logs.iter().rev() {
             match log.end() {
-                Err(e) if self.skips(&e) => {
-                    self.skip(log, e.clone());
-                    last.get_or_insert(e);
-                }
+                Err(e) if self.is_list => match log.readable_end(e) {
+                    Ok(end) => return Ok(end),
+                    Err(e) => _ = last.get_or_insert(e),
+                },
                 end => return end,
             }
         }

@@ -220,7 +220,7 @@ impl<'a> Cursor<'a> {
         if !self.archive.skips(&e) {
             return Err(e);
         }
-        self.archive.skip(self.log(), e);
+        self.log().skip_rest(e);
         self.is_left = true;
         Ok(())
     }
@@ -422,12 +422,12 @@ impl<'a> Cursor<'a> {
             return Ok(Step::Mark(match direction {
                 Direction::Forward if self.is_left => after(self.origin),
                 Direction::Backward if self.is_left => before(self.origin),
-                Direction::Forward => after(self.archive.end_of(self.log())?),
+                Direction::Forward => after(self.log().fixed_end()),
                 Direction::Backward => before(self.log().label.start),
             }));
         }
         let (earlier, later) = if direction == Direction::Forward { (self.log, next) } else { (next, self.log) };
-        let (end, later) = (self.archive.end_of(self.archive.log(earlier))?, self.archive.log(later));
+        let (end, later) = (self.archive.log(earlier).fixed_end(), self.archive.log(later));
         if !self.is_left && end > later.label.start {
             let reason = "the archive begins before the end of the one before it";
             return Err(ArchiveError::file(&later.files.base, Error::LOGOVERLAP, reason));
@@ -456,33 +456,13 @@ impl Archive {
         self.mark_behind(time, Direction::Forward).map(|mark| mark.is_some())
     }
 
-    /// Returns the end of an archive, or its start if damage leaves no complete record of an archive in a list.
-    fn end_of(&self, log: &Log) -> Result<Stamp> {
-        self.or_start(log, log.end())
-    }
-
-    /// Returns [`Archive::end_of`] for an archive that another one follows.
-    fn fixed_end_of(&self, log: &Log) -> Result<Stamp> {
-        self.or_start(log, log.fixed_end())
-    }
-
-    fn or_start(&self, log: &Log, end: Result<Stamp>) -> Result<Stamp> {
-        end.or_else(|e| {
-            if !self.skips(&e) {
-                return Err(e);
-            }
-            self.skip(log, e);
-            Ok(log.label.start)
-        })
-    }
-
     /// Returns the `<mark>` between two archives that reading in a direction from a time must have passed: the time is
     /// in the gap between them, and the cursor skips the `<mark>` because it is on the other side of the time.
     pub(crate) fn mark_behind(&self, time: Stamp, direction: Direction) -> Result<Option<Stamp>> {
         let later = self.logs.partition_point(|log| log.label.start <= time);
         let earlier = later.checked_sub(1).and_then(|nth| self.logs.get(nth));
         let (Some(earlier), Some(later)) = (earlier, self.logs.get(later)) else { return Ok(None) };
-        let end = self.fixed_end_of(earlier)?;
+        let end = earlier.fixed_end();
         Ok(Some(match direction {
             Direction::Forward => after(end),
             Direction::Backward => before(later.label.start),

@@ -278,14 +278,37 @@ impl Log {
             .unwrap_or_else(|| ArchiveError::file(&self.files.base, Error::LOGREC, "no volume has a complete record")))
     }
 
-    /// Returns the end of an archive that is no longer written, because another one follows it. Searching for it may
-    /// decompress a volume, so that is done once.
-    pub(crate) fn fixed_end(&self) -> Result<Stamp> {
-        if let Some(end) = self.fixed_end.get() {
-            return Ok(*end);
+    /// Returns the end of an archive that is no longer written, because another one follows it: [`Log::end`], or after
+    /// damage [`Log::readable_end`]. Searching for it may decompress a volume, so that is done once.
+    pub(crate) fn fixed_end(&self) -> Stamp {
+        *self.fixed_end.get_or_init(|| self.end().or_else(|e| self.readable_end(e)).unwrap_or(self.label.start))
+    }
+
+    /// Notes that the rest of the archive is left out because of damage.
+    pub(crate) fn skip_rest(&self, error: ArchiveError) {
+        self.skipped.add(self.files.base.clone(), error.skipping("the rest of the archive"));
+    }
+
+    /// Returns the time of the last complete record before damage, because of which there is no other end. It is found
+    /// by reading from the start on.
+    ///
+    /// # Errors
+    /// The same error without such a record.
+    pub(crate) fn readable_end(&self, damage: ArchiveError) -> Result<Stamp> {
+        self.skip_rest(damage.clone());
+        let mut found = None;
+        for number in self.files.volumes.keys() {
+            let Ok(mut window) = self.window(*number) else { continue };
+            let mut at = self.label.version.label_len() as u64;
+            loop {
+                match window.after(at, Extent::Whole).and_then(|span| self.whole_record(&mut window, span)) {
+                    Ok(Some((span, time))) => (found, at) = (found.max(Some(time)), span.end()),
+                    Ok(None) => break,
+                    Err(_) => return found.ok_or(damage),
+                }
+            }
         }
-        let end = self.end()?;
-        Ok(*self.fixed_end.get_or_init(|| end))
+        found.ok_or(damage)
     }
 
     /// Returns the time of the last complete record of a volume. Returns `None` if the previous volume has to be

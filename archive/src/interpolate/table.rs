@@ -370,9 +370,9 @@ impl Place {
         let event = Event { time: self.time, epoch: self.epoch, datum };
         match self.direction {
             Direction::Forward => {
-                // There may be several values at the time of the limit.
-                let is_known = self.limit.is_some_and(|limit| series.events.back().is_some_and(|e| e.time > limit));
-                if !is_known {
+                let is_known = self.limit.is_some_and(|limit| series.events.back().is_some_and(|e| e.time >= limit));
+                // Of several values at the time of the limit, the last one counts.
+                if !is_known || self.limit == Some(self.time) {
                     series.events.push_back(event);
                 }
                 !is_known
