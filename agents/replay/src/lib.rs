@@ -64,9 +64,9 @@ impl Agent for Replay {
     fn new(setup: &mut Setup) -> Start<Self> {
         options::ask(setup);
         let options = Options::from_arg_matches(setup.options())?;
-        let path = options.archive.as_ref().ok_or("no archive: name one with option -a")?;
+        let path = options.archives().ok_or("no archive: name one with option -a")?;
         // Cursors borrow the archive, which the process needs until it ends.
-        let archive: &'static Archive = Box::leak(Box::new(Archive::open(path)?));
+        let archive: &'static Archive = Box::leak(Box::new(Archive::open(&path)?));
         warn_skipped(archive);
         let meta = archive.metadata();
         let original = Some(setup.domain()).filter(|_| options.original);

@@ -1,5 +1,6 @@
 //! Command line options of the agent.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ pub(crate) const DOMAIN: u16 = 405;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Archive: its base name, or a list of archives of one host, separated by commas; a directory stands for all
-    /// archives in it
+    /// archives in it. The option may be repeated
     #[arg(short = 'a', long, value_name = "ARCHIVE")]
-    pub(crate) archive: Option<PathBuf>,
+    pub(crate) archive: Vec<OsString>,
 
     /// Serve the recorded domain of option -d with its names and numbers, in place of all domains below replay
     #[arg(long)]
@@ -33,6 +34,14 @@ pub(crate) struct Options {
     /// At the end, start over; counters continue
     #[arg(long = "loop")]
     pub(crate) repeat: bool,
+}
+
+impl Options {
+    /// Returns the list of archives; `None` without an archive.
+    pub(crate) fn archives(&self) -> Option<PathBuf> {
+        let list = self.archive.join(OsStr::new(","));
+        (!list.is_empty()).then(|| list.into())
+    }
 }
 
 /// Parses a speed: seconds of the archive that pass in a second.

@@ -1,8 +1,9 @@
 //! The agent over a pipe and under a real pmcd, with archives of PCP's tests.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use pcp_archive::{Archive, Create, TextLevel};
 use pcp_collector::{Collector, LabelTarget, Launch, Process};
@@ -155,6 +156,42 @@ fn a_damaged_record_leaves_the_others() {
     std::fs::remove_file(volume).unwrap();
     agent.store(control(0), None, Atom::Double(30.0)).unwrap();
     assert_eq!(agent.value(pmid(60, 6)).unwrap(), Atom::String(b"30"));
+}
+
+/// Damage in one of several archives is no reason not to replay the others, and the log names it.
+#[test]
+fn a_damaged_archive_among_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    write(&folder.join("a"));
+    for suffix in ["meta", "0"] {
+        std::fs::write(folder.join(format!("b.{suffix}")), b"").unwrap();
+    }
+    let mut agent = start(&folder, &["-d", "60", "--original", "--start", "5", "--speed", "0.000001"]);
+    assert_eq!(agent.value(pmid(60, 6)).unwrap(), Atom::String(b"5"));
+    let (base, folder) = (folder.join("a"), folder.to_str().unwrap());
+    let bad = format!("{folder}/b");
+    let list = format!("{},{bad}", base.display());
+    for args in [&["-a", folder][..], &["-a", &list], &["-a", base.to_str().unwrap(), "-a", &bad]] {
+        // pmcd closes the pipe at once.
+        let mut command = Command::new(BINARY);
+        command.args(["-l", "-"]).args(args).env("PCP_CONF", "/nonexistent/pcp.conf");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // The agent has started when it begins the version exchange.
+        let mut first = [0];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+        let warnings: Vec<&str> = said.lines().filter(|line| line.contains("Warning: ")).collect();
+        assert_eq!(warnings.len(), 1, "{said}");
+        assert!(
+            warnings[0].contains("/b.0: ") && warnings[0].ends_with("the file is empty; the archive is skipped"),
+            "{said}"
+        );
+    }
+    std::fs::write(base.with_extension("meta"), b"").unwrap();
+    let said = written(&["-a", folder], &dir.path().join("pmda"));
+    assert!(said.contains("none of the 2 archives can be opened"), "{said}");
 }
 
 /// Metrics below another metric, names of control metrics, and instances that the domain does not have.
