@@ -35,7 +35,7 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
     if let Some(domain) = install.domain {
         // A package has the domain as the agent's own. Otherwise it is a choice for this host, which Install keeps.
         let options = if install.deb { &mut args } else { &mut words };
-        options.extend(["-d".into(), OsString::from(domain.to_string())]);
+        options.extend(["--domain".into(), OsString::from(domain.to_string())]);
     }
     if install.replace {
         words.push("-r".into());
@@ -70,7 +70,8 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
 /// are no others, on its domain, and on the installed configuration and numbers. The script Install decides about the
 /// options.
 fn write(binary: &Path, args: &[OsString], install: &Install, kept: &[OsString], dir: &Path) -> Result<(), Failure> {
-    let domain: Vec<_> = install.domain.iter().flat_map(|n| ["-d".into(), OsString::from(n.to_string())]).collect();
+    let domain: Vec<_> =
+        install.domain.iter().flat_map(|n| ["--domain".into(), OsString::from(n.to_string())]).collect();
     let written = |more: &[&[OsString]]| {
         let mut command = Command::new(binary);
         command.args(args).args(more.iter().copied().flatten());
@@ -91,7 +92,7 @@ fn kept(dir: &Path) -> Vec<OsString> {
     let words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
     let header = read("domain.h");
     let domain = header.split_whitespace().nth(2).filter(|_| !words.is_empty());
-    domain.into_iter().flat_map(|domain| ["-d", domain]).chain(words).map(OsString::from).collect()
+    domain.into_iter().flat_map(|domain| ["--domain", domain]).chain(words).map(OsString::from).collect()
 }
 
 /// Runs the script Remove of the installed agent.
@@ -161,6 +162,6 @@ mod tests {
         fs::write(dir.path().join("arguments.conf"), "# Arguments\n\n").unwrap();
         assert!(kept(dir.path()).is_empty());
         fs::write(dir.path().join("arguments.conf"), "# Arguments\n-a /srv/x\n  --speed 2\n").unwrap();
-        assert_eq!(kept(dir.path()), ["-d", "406", "-a", "/srv/x", "--speed", "2"]);
+        assert_eq!(kept(dir.path()), ["--domain", "406", "-a", "/srv/x", "--speed", "2"]);
     }
 }
