@@ -206,7 +206,11 @@ impl Agent for Openmetrics {
                 TextKind::OneLine => metric.oneline.as_bytes(),
                 TextKind::Help => metric.text().as_bytes(),
             }),
-            Subject::InDom(indom) => self.instances(indom.serial()).map(|_| &b""[..]),
+            Subject::InDom(indom) => self.instances(indom.serial()).map(|_| match (self.likeness, kind) {
+                (Likeness::Better, TextKind::OneLine) if indom.serial() == control::SOURCES => &b"Sources"[..],
+                (Likeness::Better, TextKind::OneLine) => b"Label sets of a metric",
+                _ => b"",
+            }),
         };
         Ok(text)
     }

@@ -13,6 +13,9 @@ use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Desc, InDom, Inst, LabelLevel, LabelSet, PmId, Semantics, Type, Units};
 use testkit::{Agent, Pcp};
 
+#[path = "../../tests/common/rules.rs"]
+mod rules;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_pmdareplay");
 
 fn pmid(domain: u32, item: u32) -> PmId {
@@ -43,6 +46,7 @@ fn write(base: &Path) {
             writer.metric(&(*desc).into(), &[name.as_bytes()]).unwrap();
             writer.text(Subject::Metric(desc.pmid), TextKind::OneLine, b"One line").unwrap();
         }
+        writer.text(Subject::InDom(indom()), TextKind::OneLine, b"Disks").unwrap();
         writer.instances(time, indom(), &[(Inst::new(3), b"sda"), (Inst::new(8), b"sdb")]).unwrap();
         let labels = LabelSet::one("disk", "all").unwrap();
         writer.labels(time, (LabelLevel::Item, pmid(60, 5).word()), &[(None, &labels)]).unwrap();
@@ -70,6 +74,15 @@ fn start(base: &Path, args: &[&str]) -> Collector<Process> {
     let mut command = Command::new(BINARY);
     command.args(["-l", "-", "-a"]).arg(base).args(args).env("PCP_CONF", "/nonexistent/pcp.conf");
     Launch::pipe(command).start().unwrap()
+}
+
+#[test]
+fn no_rule_is_broken() {
+    let subject = rules::Subject { binary: BINARY, object: None };
+    subject.breaks_no_rule(|dir| {
+        write(&dir.join("archive"));
+        ((), vec!["-a", "archive"])
+    });
 }
 
 #[test]

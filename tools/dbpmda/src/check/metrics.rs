@@ -1,6 +1,8 @@
 //! Check of metrics: names, descriptors, help texts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use pcp_collector::Channel;
 use pcp_pdu::Pdu;
@@ -11,6 +13,9 @@ use pmapi::{Desc, Error, Item, PmId};
 use super::asker::Answer;
 use super::values::cut;
 use super::{Check, Metric, Rule};
+
+/// Time between two requests for the names of an agent that is not ready.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Number of items to try after the last one of a cluster.
 const BEYOND: u16 = 8;
@@ -54,8 +59,7 @@ impl<C: Channel> Check<C> {
     /// Finds the metrics below a root of dynamic names. A root without metrics is valid, because dynamic metrics come
     /// and go.
     fn find_dynamic(&mut self, root: &str) {
-        let traverse = Traverse { name: root.as_bytes() };
-        let Some(Ok(names)) = self.asker.ask(root, |out, from| traverse.encode(out, from), take_names) else { return };
+        let Some(Ok(names)) = self.traverse(root) else { return };
         for name in names {
             match self.pmid_of(&name) {
                 Some(Ok(Some(pmid))) => {
@@ -65,6 +69,24 @@ impl<C: Channel> Check<C> {
                 Some(Ok(None)) => self.asker.note(Rule::DynamicName, &name, "has no PMID"),
                 Some(Err(code)) => self.asker.note(Rule::DynamicName, &name, code.to_string()),
                 None => {}
+            }
+        }
+    }
+
+    /// Lists the names below a root. An agent that is not ready answers with `PM_ERR_AGAIN`, since pmcd accepts no other
+    /// error about names.
+    fn traverse(&mut self, root: &str) -> Answer<Vec<String>> {
+        let traverse = Traverse { name: root.as_bytes() };
+        let start = Instant::now();
+        loop {
+            match self.asker.ask(root, |out, from| traverse.encode(out, from), take_names)? {
+                Err(Error::AGAIN) if start.elapsed() < self.timeout => sleep(PAUSE),
+                Err(Error::AGAIN) => {
+                    let detail = format!("the agent was not ready within {:.1?}", self.timeout);
+                    self.asker.note(Rule::Slow, root, detail);
+                    return None;
+                }
+                answer => return Some(answer),
             }
         }
     }

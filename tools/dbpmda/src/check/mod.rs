@@ -79,6 +79,7 @@ impl fmt::Display for Report {
 pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: Limits) -> Report {
     let mut check = Check {
         asker: Asker::new(agent, limits.answer, limits.timeout),
+        timeout: limits.timeout,
         named: BTreeSet::new(),
         metrics: Vec::new(),
         indoms: BTreeMap::new(),
@@ -98,6 +99,8 @@ pub fn check<C: Channel>(agent: Collector<C>, names: &[(String, PmId)], limits: 
 
 struct Check<C> {
     asker: Asker<C>,
+    /// Longest time until an agent with dynamic names is ready.
+    timeout: Duration,
     /// PMIDs that have a name.
     named: BTreeSet<PmId>,
     metrics: Vec<Metric>,

@@ -45,6 +45,7 @@ flaws! {
     Silent => Slow,
     Hesitates => Slow,
     NeverReady => Slow,
+    NeverLists => Slow,
     NoDescriptor => NoDescriptor,
     Unnamed => NoName,
     NoDynamicMetric => DynamicName,
@@ -101,6 +102,7 @@ pub(super) struct Fake {
     fetches: u64,
     ended: bool,
     was_busy: bool,
+    was_asked: bool,
     said_ready: bool,
 }
 
@@ -144,6 +146,7 @@ impl Fake {
             fetches: 0,
             ended: false,
             was_busy: false,
+            was_asked: false,
             said_ready: false,
         }
     }
@@ -355,6 +358,11 @@ impl Fake {
                 Some(id) => self.fetch(out, id),
                 None => Err(Error::PMID),
             },
+            Pdu::Traverse(_) if self.flaw == Flaw::NeverLists => Err(Error::AGAIN),
+            Pdu::Traverse(_) if self.flaw == Flaw::Busy && !self.was_asked => {
+                self.was_asked = true;
+                Err(Error::AGAIN)
+            }
             Pdu::Traverse(_) => encode_names(out, 0, Statuses::Omitted, [(Node::Leaf, NEW.as_bytes())]),
             Pdu::Ids(_) => {
                 let name = if self.flaw == Flaw::OtherDynamicName { "a.b" } else { NEW };
