@@ -64,8 +64,8 @@ build()
         PCP_RS_COMMIT=$(commit)
         export PCP_RS_COMMIT
         # shellcheck disable=SC2086
-        cargo build --locked --profile installed --target-dir target/packages $list || fail "cargo could not build the programs."
-        bin=target/packages/installed
+        cargo build --locked --release --target-dir target/packages $list || fail "cargo could not build the programs."
+        bin=target/packages/release
     fi
     for file in manpages pmdasimple libpmda_simple.so dbpmda libpcp_mmv.so
     do
