@@ -178,11 +178,11 @@ impl Archive {
 
     /// Iterates over the archives that are open as one, in the order of their start.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = Part<'_>> {
-        self.logs.iter().map(|log| Part { archive: self, log })
+        self.logs.iter().map(|log| Part { metadata: &self.meta, log })
     }
 
     /// Returns the first archive.
     pub fn first(&self) -> Part<'_> {
-        Part { archive: self, log: &self.logs[0] }
+        Part { metadata: &self.meta, log: &self.logs[0] }
     }
 }

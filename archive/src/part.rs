@@ -4,17 +4,16 @@ use std::path::Path;
 
 use pcp_pdu::event::Stamp;
 
-use crate::archive::Archive;
 use crate::decode::index::IndexEntry;
 use crate::decode::label::Label;
 use crate::error::Result;
 use crate::log::Log;
-use crate::meta::DiskInDom;
+use crate::meta::{DiskInDom, Metadata};
 
-/// One of the archives that are open as one, in the order of their start: from [`Archive::parts`].
+/// One of the archives that are open as one, in the order of their start: from [`Archive::parts`](crate::Archive::parts).
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    pub(crate) archive: &'a Archive,
+    pub(crate) metadata: &'a Metadata,
     pub(crate) log: &'a Log,
 }
 
@@ -50,7 +49,7 @@ impl<'a> Part<'a> {
     /// Returns the length of the metadata file after decompression, in bytes.
     ///
     /// # Errors
-    /// Errors of [`Archive::open`] about files.
+    /// Errors of [`Archive::open`](crate::Archive::open) about files.
     pub fn meta_len(self) -> Result<u64> {
         self.log.len_of(None)
     }
@@ -65,6 +64,6 @@ impl<'a> Part<'a> {
 
     /// Iterates over the records of instance domains in the metadata file, in the order of the file.
     pub fn disk_indoms(self) -> impl Iterator<Item = DiskInDom<'a>> {
-        self.archive.metadata().disk_indoms(self.log.file, self.log.label.version)
+        self.metadata.disk_indoms(self.log.file, self.log.label.version)
     }
 }

@@ -131,6 +131,7 @@ mod join;
 mod lexer;
 mod live;
 mod parser;
+mod presence;
 mod program;
 mod rules;
 mod scope;
@@ -146,9 +147,10 @@ pub use definitions::{Definition, Definitions, Text};
 pub use error::{BindError, RegisterError, SyntaxError};
 pub use evaluator::{DefinitionId, Evaluator, Plan};
 pub use live::{Descs, Live, OperandValues};
+pub use presence::Presence;
 pub use program::Operand;
 pub use scope::Scope;
-pub use source::{Metadata, Missing, Presence, Source};
+pub use source::{Metadata, Missing, Source};
 pub use values::{Column, Load};
 
 /// Compiles the example of the README.

@@ -9,9 +9,9 @@ use pmapi::{Atom, Domain, Error, Inst, Item, LabelSet, PmId, Result, Serial};
 
 use crate::catalog::{Catalog, LabelSubject};
 use crate::client::{Client, ClientAttribute};
+use crate::command_line::CommandLine;
 use crate::error::Start;
 use crate::indom::Instances;
-use crate::options::CommandLine;
 use crate::poll::{PollSet, Wake};
 use crate::setup::Setup;
 use crate::values::Values;

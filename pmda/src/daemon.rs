@@ -9,9 +9,10 @@ use thiserror::Error;
 use tracing::{error, warn};
 
 use crate::agent::Agent;
+use crate::command_line::{CommandLine, Options};
 use crate::engine::{Engine, Startup};
 use crate::error::{Failure, SetupError, Start};
-use crate::options::{CommandLine, Options, spelling};
+use crate::options::spelling;
 use crate::program::{become_user, intended_user};
 use crate::schema::Mistakes;
 use crate::session::Session;

@@ -64,6 +64,7 @@ pub mod c_api {}
 mod cache;
 mod catalog;
 mod client;
+mod command_line;
 mod config_file;
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
@@ -108,6 +109,7 @@ pub use background::Background;
 pub use cache::{Cache, CacheError, CacheFileError, CacheInstance};
 pub use catalog::{Catalog, LabelSubject, MetricInfo, Version};
 pub use client::{Client, ClientAttribute, Clients};
+pub use command_line::CommandLine;
 pub use config_file::ConfigFile;
 pub use daemon::{main, run};
 pub use dynamic::Dynamic;
@@ -115,7 +117,7 @@ pub use engine::{Engine, Reply, Startup};
 pub use error::{Failure, SetupError, Start};
 pub use event::{Event, EventQueue};
 pub use indom::Instances;
-pub use options::{CommandLine, TransportOptions, command, refuse};
+pub use options::{TransportOptions, command, refuse};
 pub use pcp_pdu::event::{EventFlags, Stamp};
 pub use pcp_pdu::handshake::Features;
 pub use pcp_pdu::metadata::{Subject, TextKind};

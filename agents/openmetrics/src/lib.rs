@@ -118,7 +118,10 @@ impl Agent for Openmetrics {
     }
 
     fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
-        options::command_line(line)
+        match options::command_line(line) {
+            Ok(options) => options.check().map(|subject| check::check(subject, &options)),
+            Err(code) => Some(code),
+        }
     }
 
     fn new(setup: &mut Setup) -> Start<Self> {

@@ -8,7 +8,6 @@ use pmda::clap::{self, Arg, Args as _, Command, FromArgMatches as _};
 use pmda::{CommandLine, Setup, Start};
 
 use crate::budget::Budget;
-use crate::check::check;
 use crate::config_dir::{ConfigDir, Order};
 use crate::document;
 use crate::metric::Likeness;
@@ -93,6 +92,11 @@ pub(crate) fn augment(command: Command) -> Command {
 }
 
 impl Options {
+    /// Returns what to check instead of running as an agent.
+    pub(crate) fn check(&self) -> Option<&str> {
+        self.check.as_deref()
+    }
+
     pub(crate) fn likeness(&self) -> Likeness {
         if self.pcp { Likeness::Exact } else { Likeness::Better }
     }
@@ -163,12 +167,9 @@ impl Options {
     }
 }
 
-/// Reads the options of PCP's agent, with which pmcd waits until the agent is ready, and does a check.
-pub(crate) fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
-    let options = match Options::from_arg_matches(line.options()) {
-        Ok(options) => options,
-        Err(e) => return Some(pmda::refuse(e, 1)),
-    };
+/// Reads the options of PCP's agent, with which pmcd waits until the agent is ready.
+pub(crate) fn command_line(line: &mut CommandLine<'_>) -> Result<Options, ExitCode> {
+    let options = Options::from_arg_matches(line.options()).map_err(|e| pmda::refuse(e, 1))?;
     if options.user.is_some() || options.root.is_some() {
         line.set_not_ready();
     }
@@ -178,7 +179,7 @@ pub(crate) fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
     if let Some(root) = &options.root {
         line.set_name(root);
     }
-    options.check.as_deref().map(|subject| check(subject, &options))
+    Ok(options)
 }
 
 #[cfg(test)]

@@ -343,6 +343,24 @@ fn is_of_each(args: &Args) -> bool {
     args.label || args.on_disk_insts || args.index
 }
 
+/// Returns the time at which the values begin, or end if they are shown backward.
+fn first_time(program: &Program, args: &Args, out: &mut Out, archive: &Archive, range: &Range) -> io::Result<Stamp> {
+    if args.direction() == Direction::Backward {
+        return Ok(range.finish);
+    }
+    match archive.parts().last() {
+        // After what is shown of each archive, PCP is at the start of the last one.
+        Some(last) if archive.parts().len() > 1 && is_of_each(args) => {
+            out.flush()?;
+            program.say(
+                "Warning: as in PCP, -l, -L, -I and -t show the values of the last archive only; -m alone shows all",
+            );
+            Ok(range.start.max(last.label().start))
+        }
+        _ => Ok(range.start),
+    }
+}
+
 #[allow(clippy::too_many_arguments)]
 fn dump_values(
     program: &Program,
@@ -364,18 +382,7 @@ fn dump_values(
     };
     let size = if args.sizes { Size::Shown } else { Size::Hidden };
     let mut cursor = archive.cursor();
-    let from = if direction == Direction::Forward { range.start } else { range.finish };
-    cursor.seek(match archive.parts().last() {
-        // After what is shown of each archive, PCP is at the start of the last one.
-        Some(last) if direction == Direction::Forward && archive.parts().len() > 1 && is_of_each(args) => {
-            out.flush()?;
-            program.say(
-                "Warning: as in PCP, -l, -L, -I and -t show the values of the last archive only; -m alone shows all",
-            );
-            from.max(last.label().start)
-        }
-        _ => from,
-    });
+    cursor.seek(first_time(program, args, out, archive, range)?);
     let mut is_first = true;
     loop {
         let record = match cursor.next(direction) {

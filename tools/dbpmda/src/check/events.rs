@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use pcp_pdu::event::{Layout, records};
 use pmapi::{Atom, PmId, Type};
 
-use super::values::cut;
-
 /// Returns the mistakes in an event value; none for other types.
 pub(super) fn mistakes(value: Atom<'_>, types: &HashMap<PmId, Type>) -> Vec<String> {
     let (payload, layout) = match value {
@@ -38,4 +36,11 @@ fn parameter(pmid: Option<PmId>, ty: Type, types: &HashMap<PmId, Type>) -> Optio
 
 fn is_same(announced: Type, ty: Type) -> bool {
     announced == ty || matches!((announced, ty), (Type::AggregateStatic, Type::Aggregate))
+}
+
+/// Returns how a text is cut at a NUL byte, for one that goes on after it. Agents in C may send more bytes than the text.
+pub(super) fn cut(text: &[u8]) -> Option<String> {
+    let end = text.iter().position(|byte| *byte == 0)?;
+    let is_cut = text[end..].iter().any(|byte| *byte != 0);
+    is_cut.then(|| format!("{:.40?} is read up to its NUL byte", String::from_utf8_lossy(text)))
 }

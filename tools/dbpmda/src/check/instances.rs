@@ -8,7 +8,7 @@ use pcp_pdu::instance::InstanceReq;
 use pmapi::{Error, InDom, Inst};
 
 use super::asker::Answer;
-use super::values::cut;
+use super::events::cut;
 use super::{Check, Rule};
 
 /// Approximate number of instances of a domain to look up one by one.

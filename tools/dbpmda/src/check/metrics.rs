@@ -11,7 +11,7 @@ use pcp_pdu::names::{Node, Statuses, Traverse, encode_ids, encode_names};
 use pmapi::{Desc, Error, Item, PmId};
 
 use super::asker::Answer;
-use super::values::cut;
+use super::events::cut;
 use super::{Check, Metric, Rule};
 
 /// Time between two requests for the names of an agent that is not ready.

@@ -10,8 +10,9 @@ use pcp_pdu::result::RawValue;
 use pmapi::{Atom, Error, InDom, Inst, Semantics, Type};
 
 use super::asker::Answer;
+use super::events::{self, cut};
 use super::metrics::is_unknown;
-use super::{Check, Metric, Rule, events};
+use super::{Check, Metric, Rule};
 
 /// Values of a metric by instance; as numbers where a counter can have them.
 type Sample = Vec<(Option<Inst>, Option<f64>)>;
@@ -189,13 +190,6 @@ impl<C: Channel> Check<C> {
     fn insts(&mut self, metric: &Metric) -> Option<BTreeSet<Inst>> {
         Some(self.sample(metric).ok()?.into_iter().filter_map(|(inst, _)| inst).collect())
     }
-}
-
-/// Returns how a text is cut at a NUL byte, for one that goes on after it. Agents in C may send more bytes than the text.
-pub(super) fn cut(text: &[u8]) -> Option<String> {
-    let end = text.iter().position(|byte| *byte == 0)?;
-    let is_cut = text[end..].iter().any(|byte| *byte != 0);
-    is_cut.then(|| format!("{:.40?} is read up to its NUL byte", String::from_utf8_lossy(text)))
 }
 
 /// Returns the mistake of the agent that an error in place of values shows. Other errors are normal, such as no value
