@@ -49,6 +49,12 @@ pub struct Cursor<'a> {
     is_marked: bool,
     /// Whether the rest of this archive is left out, because it is damaged.
     is_left: bool,
+    /// Direction of the last search.
+    heading: Direction,
+    /// Time of a `<mark>` that reading backward meets next: damage was there.
+    damaged_at: Option<Stamp>,
+    /// Where reading backward went on before damage: archive, volume and offset.
+    retreat: Option<(usize, u32, u64)>,
 }
 
 /// Archive that a cursor reads.
@@ -114,6 +120,9 @@ impl<'a> Cursor<'a> {
             is_lost: true,
             is_marked: false,
             is_left: false,
+            heading: Direction::Forward,
+            damaged_at: None,
+            retreat: None,
         }
     }
 
@@ -141,6 +150,7 @@ impl<'a> Cursor<'a> {
     /// backward with the last one of this time or earlier.
     pub fn seek(&mut self, time: Stamp) {
         (self.origin, self.is_lost, self.is_marked, self.is_left) = (time, true, false, false);
+        (self.damaged_at, self.retreat) = (None, None);
     }
 
     /// Returns the next record, `<mark>`s included (pmFetchArchive(3) in mode `PM_MODE_FORW`); `None` at the end, after
@@ -173,7 +183,9 @@ impl<'a> Cursor<'a> {
                 Step::Record(span, time) => match self.check(span) {
                     Ok(()) => break (span, time),
                     Err(e) => {
-                        self.offset = before;
+                        if direction == Direction::Forward || !self.archive.skips(&e) {
+                            self.offset = before;
+                        }
                         self.leave(e)?;
                     }
                 },
@@ -186,6 +198,7 @@ impl<'a> Cursor<'a> {
 
     /// Finds the next record at the origin or beyond it, with respect to the direction.
     pub(crate) fn find(&mut self, direction: Direction, extent: Extent) -> Result<Step> {
+        self.heading = direction;
         loop {
             let found = if self.is_lost {
                 self.is_lost = false;
@@ -212,7 +225,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Leaves out the rest of the archive at the position because of damage in it.
+    /// Leaves out the rest of the archive at the position because of damage in it. Backward, the records before the
+    /// first damage follow, after a `<mark>`.
     ///
     /// # Errors
     /// The same error for a single archive, and one that is no damage.
@@ -221,8 +235,27 @@ impl<'a> Cursor<'a> {
             return Err(e);
         }
         self.log().skip_rest(e);
-        self.is_left = true;
+        self.is_left = self.heading == Direction::Forward || !self.retreats();
         Ok(())
+    }
+
+    /// Goes back to the end of the records before the first damage, which is before the position. Returns false if it is
+    /// not, or if there is none.
+    fn retreats(&mut self) -> bool {
+        let is_last = self.log + 1 == self.archive.logs.len();
+        let Some(end) = self.log().readable(is_last) else { return false };
+        let place = (self.log, end.volume, end.offset);
+        if (end.volume, end.offset) > (self.volume, self.offset) || self.retreat == Some(place) {
+            return false;
+        }
+        let Ok(Some((volume, window))) = self.log().window_before(end.volume.saturating_add(1)) else { return false };
+        if volume != end.volume {
+            return false;
+        }
+        self.open(self.log, (volume, window), end.offset);
+        self.retreat = Some(place);
+        self.damaged_at = Some(after(end.time));
+        true
     }
 
     /// Checks the whole of a record that was found by the last search.
@@ -315,17 +348,25 @@ impl<'a> Cursor<'a> {
         self.open(self.log, found, offset);
         if direction == Direction::Backward {
             // Moves forward until a later time: no earlier record has a later time.
+            let mut last = None;
             loop {
                 let (log, volume, offset) = (self.log, self.volume, self.offset);
-                match self.step(Direction::Forward, Extent::Few) {
-                    Ok(Step::Record(_, time)) if time <= self.origin => (),
-                    Ok(Step::Record(..)) => break,
-                    Ok(Step::Mark(_) | Step::End) | Err(_) => {
-                        let is_here = (self.log, self.volume) == (log, volume);
-                        self.offset = if is_here { offset } else { self.offset };
-                        break;
+                let damage = match self.step(Direction::Forward, Extent::Few) {
+                    Ok(Step::Record(_, time)) if time <= self.origin => {
+                        last = Some(time);
+                        continue;
                     }
+                    Ok(Step::Record(..)) => break,
+                    Ok(Step::Mark(_) | Step::End) => None,
+                    Err(e) => Some(e).filter(|e| self.archive.skips(e)),
+                };
+                let is_here = (self.log, self.volume) == (log, volume);
+                self.offset = if is_here { offset } else { self.offset };
+                if let Some(e) = damage {
+                    self.log().skip_rest(e);
+                    self.damaged_at = Some(last.map_or(self.origin, after));
                 }
+                break;
             }
             self.is_marked = false;
         }
@@ -361,6 +402,9 @@ impl<'a> Cursor<'a> {
 
     /// Moves over one record.
     fn step(&mut self, direction: Direction, extent: Extent) -> Result<Step> {
+        if let Some(time) = self.damaged_at.take().filter(|_| direction == Direction::Backward) {
+            return Ok(Step::Mark(time));
+        }
         loop {
             if self.is_left {
                 return self.boundary(direction, extent);

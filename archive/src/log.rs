@@ -45,6 +45,8 @@ pub(crate) struct Log {
     open: Mutex<BTreeMap<u32, Weak<Source>>>,
     /// The end, once [`Log::fixed_end`] has searched for it.
     fixed_end: OnceLock<Stamp>,
+    /// The end of the records before damage, once [`Log::readable`] has searched for it.
+    readable: OnceLock<Option<End>>,
 }
 
 /// Decodes the label of a file that has more than the bytes of `start`, or `len` bytes.
@@ -161,6 +163,15 @@ fn entries(mut file: Stream, version: Version) -> Result<Vec<IndexEntry>> {
     }
 }
 
+/// End of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) volume: u32,
+    pub(crate) offset: u64,
+    /// Latest time of the records up to here.
+    pub(crate) time: Stamp,
+}
+
 impl Log {
     /// Opens an archive, and adds its metadata to that of the others. After an error about damage, the others'
     /// metadata is unchanged if the archive belongs to a list.
@@ -184,7 +195,18 @@ impl Log {
         let file = to.meta.load(&files.meta, meta, label.version.label_len())?;
         to.host = Some(label.host.clone());
         let (limit, skipped) = (to.limit, Arc::clone(&to.skipped));
-        Ok(Log { name, files, file, label, index, limit, skipped, open, fixed_end: OnceLock::new() })
+        Ok(Log {
+            name,
+            files,
+            file,
+            label,
+            index,
+            limit,
+            skipped,
+            open,
+            fixed_end: OnceLock::new(),
+            readable: OnceLock::new(),
+        })
     }
 
     fn label_of(source: &Source) -> Result<Label> {
@@ -289,26 +311,43 @@ impl Log {
         self.skipped.add(self.files.base.clone(), error.skipping("the rest of the archive"));
     }
 
-    /// Returns the time of the last complete record before damage, because of which there is no other end. It is found
-    /// by reading from the start on.
+    /// Returns the time of the last complete record before damage, because of which there is no other end.
     ///
     /// # Errors
-    /// The same error without such a record.
+    /// The error of the damage without such a record.
     pub(crate) fn readable_end(&self, damage: ArchiveError) -> Result<Stamp> {
+        let (found, met) = self.read_from_start();
+        let damage = met.unwrap_or(damage);
         self.skip_rest(damage.clone());
-        let mut found = None;
+        found.map(|end| end.time).ok_or(damage)
+    }
+
+    /// Returns the end of the records before the first damage; `None` without such records. Of an archive that is still
+    /// written (`is_last`), it is searched for each time.
+    pub(crate) fn readable(&self, is_last: bool) -> Option<End> {
+        let search = || self.read_from_start().0;
+        if is_last { search() } else { *self.readable.get_or_init(search) }
+    }
+
+    /// Reads all records from the start on. Returns the end of the last complete one, and the error after it.
+    fn read_from_start(&self) -> (Option<End>, Option<ArchiveError>) {
+        let mut found: Option<End> = None;
         for number in self.files.volumes.keys() {
             let Ok(mut window) = self.window(*number) else { continue };
             let mut at = self.label.version.label_len() as u64;
             loop {
                 match window.after(at, Extent::Whole).and_then(|span| self.whole_record(&mut window, span)) {
-                    Ok(Some((span, time))) => (found, at) = (found.max(Some(time)), span.end()),
+                    Ok(Some((span, time))) => {
+                        at = span.end();
+                        let time = found.map_or(time, |last| last.time.max(time));
+                        found = Some(End { volume: *number, offset: at, time });
+                    }
                     Ok(None) => break,
-                    Err(_) => return found.ok_or(damage),
+                    Err(e) => return (found, Some(e)),
                 }
             }
         }
-        found.ok_or(damage)
+        (found, None)
     }
 
     /// Returns the time of the last complete record of a volume. Returns `None` if the previous volume has to be

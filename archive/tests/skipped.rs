@@ -172,15 +172,14 @@ fn a_damaged_volume_ends_its_archive_only() {
         let dir = folder();
         damage_record(dir.path().join(format!("{name}.0")), 3);
         let archive = Archive::open(dir.path()).unwrap();
-        // The fourth record is damaged: forward the first three remain, backward the last two.
-        for (direction, kept) in [(Direction::Forward, [0, 20]), (Direction::Backward, [40, 50])] {
+        // The fourth record is damaged: forward the first three remain, backward also the last two.
+        for (direction, lost) in [(Direction::Forward, [30, 50]), (Direction::Backward, [30, 30])] {
             let (mut found, skipped) = read(&archive, direction);
             if direction == Direction::Backward {
                 found.reverse();
             }
             found.retain(|time| *time != 0);
-            let is_kept =
-                |time: &i64| !(start..=start + 50).contains(time) || (start + kept[0]..=start + kept[1]).contains(time);
+            let is_kept = |time: &i64| !(start + lost[0]..=start + lost[1]).contains(time);
             let expected: Vec<i64> = ten(100).chain(ten(200)).chain(ten(300)).filter(is_kept).collect();
             assert_eq!(found, expected, "{name} {direction:?}");
             let is_new = direction == Direction::Forward;
@@ -206,6 +205,52 @@ fn a_damaged_volume_ends_its_archive_only() {
             |time: i64| expected.windows(2).any(|two| two[0] <= time && time <= two[1] && two[1] - two[0] == 10);
         for (time, count) in counts {
             assert_eq!(count, usize::from(is_known(time)), "{name} at {time}");
+        }
+    }
+}
+
+/// Whatever is damaged behind the third record, reading backward from any time finds the records before, behind a `<mark>`
+/// if the time is beyond the damage.
+#[test]
+fn the_records_before_damage_are_found_from_every_time() {
+    type Damage = fn(&mut Vec<u8>, usize);
+    let damages: [(&str, Damage); 2] =
+        [("cut", |bytes, at| bytes.truncate(at + 9)), ("garbage", |bytes, at| bytes[at..].fill(0xa5))];
+    for (what, damage) in damages {
+        for has_index in [true, false] {
+            for (name, start) in [("x1", 100), ("x2", 200), ("x3", 300)] {
+                let dir = folder();
+                edit(dir.path().join(format!("{name}.0")), |bytes| {
+                    let mut at = LABEL;
+                    for _ in 0..3 {
+                        at += u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+                    }
+                    damage(bytes, at);
+                });
+                if !has_index {
+                    fs::remove_file(dir.path().join(format!("{name}.index"))).unwrap();
+                }
+                let archive = Archive::open(dir.path()).unwrap();
+                let last = start + 20;
+                for time in start..start + 60 {
+                    let mut cursor = archive.cursor();
+                    cursor.seek(at(time));
+                    let mut marks = 0;
+                    let found = loop {
+                        let record = cursor.backward().unwrap().unwrap();
+                        if record.values.is_empty() {
+                            marks += 1;
+                            continue;
+                        }
+                        break record.time.seconds;
+                    };
+                    let expected = (time - (time - start) % 10).min(last);
+                    assert_eq!(found, expected, "{what} of {name}, index {has_index}, from {time}");
+                    assert_eq!(marks > 0, time > last, "{what} of {name}, index {has_index}, from {time}: {marks}");
+                }
+                let skipped = archive.take_skipped();
+                assert_eq!(skipped.len(), 1, "{what} of {name}, index {has_index}: {skipped:?}");
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ use values::{Sets, Size, Values};
 use zone::Stamps;
 
 #[derive(Parser)]
-#[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
+#[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true, infer_long_args = true)]
 struct Args {
     #[arg(short = 'D', value_parser = pcp_tools::debug)]
     debug: Option<Debug>,
