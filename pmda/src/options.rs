@@ -141,7 +141,12 @@ impl Options {
         let path = PathBuf::from(args.next().unwrap_or_default());
         let program = Escaped(path.file_name().unwrap_or("pmda".as_ref()).to_string_lossy()).to_string();
         let args: Vec<_> = std::iter::once(OsString::from(&program)).chain(args).collect();
-        let mut command = command::<A>(&program);
+        // As in getopt(3), the word after an option is its value, also if it begins with `-`.
+        let mut command = command::<A>(&program).mut_args(|arg| {
+            let takes_one = arg.get_num_args().is_none_or(|count| (count.min_values(), count.max_values()) == (1, 1));
+            let takes_one = takes_one && arg.get_action().takes_values() && !arg.is_positional();
+            if takes_one { arg.allow_hyphen_values(true) } else { arg }
+        });
         if command.get_positionals().next().is_none() {
             command = command.arg(operands());
         }
@@ -310,6 +315,15 @@ mod tests {
 
     fn n(options: &ArgMatches) -> Option<u32> {
         options.get_one("N").copied()
+    }
+
+    #[test]
+    fn a_value_may_begin_with_a_dash() {
+        let options = parse("pmdaown -l -x -h -y -U -z -d 9").unwrap();
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!((options.log, options.helpfile, options.domain), (path("-x"), path("-y"), Some(9)));
+        assert_eq!(options.username.as_deref(), Some("-z"));
+        assert_eq!(parse("pmdaown -l").unwrap_err().complain(), 1);
     }
 
     #[test]
