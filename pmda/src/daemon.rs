@@ -46,6 +46,8 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(options) => options,
         Err(refused) => return refused.complain().into(),
     };
+    // Now, because pmcd may end before the agent waits for it.
+    let starter = options.address.as_ref().and_then(|_| Starter::find());
     if let Some(code) = A::command_line(&mut CommandLine(&mut options)) {
         return code;
     }
@@ -68,7 +70,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         warn!("ignoring the argument {operand:?}");
     }
     // The panic has been logged. The last line of the log is written as after a normal end.
-    let served = catch_unwind(AssertUnwindSafe(|| serve::<A>(&options, config, user)))
+    let served = catch_unwind(AssertUnwindSafe(|| serve::<A>(&options, config, user, starter)))
         .unwrap_or_else(|_| Err("the agent panicked".into()));
     if let Err(e) = &served {
         for reason in reasons(e) {
@@ -120,8 +122,12 @@ fn builder<A: Agent>(options: &Options) -> EngineBuilder<A> {
 ///
 /// Sockets are created before the change of user. The version is sent before the agent opens its source, because pmcd
 /// waits for it. If looking up users takes time, the version is sent to a pipe even before that.
-fn serve<A: Agent>(options: &Options, config: Config, user: Option<user::UserIds>) -> Start<()> {
-    let starter = options.address.as_ref().and_then(|_| Starter::find());
+fn serve<A: Agent>(
+    options: &Options,
+    config: Config,
+    user: Option<user::UserIds>,
+    starter: Option<Starter>,
+) -> Start<()> {
     let bound = match &options.address {
         Some(address) => address.bind(&config, user).map_err(|e| format!("{address}: {e}"))?,
         None => Bound::Pipe,

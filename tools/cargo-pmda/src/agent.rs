@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use nix::unistd::{User, geteuid};
 use pcp_view::{Failure, Plan, trial};
 use pmapi::Config;
-use pmapi::escape::{self, Output};
+use pmapi::escape::{self, Output, TerminalWriter};
 use tempfile::TempDir;
 
 use crate::cli::{Check, Print, Run};
@@ -108,7 +108,7 @@ fn print_lines(lines: &[&str], has: &str) -> io::Result<()> {
     if last.is_empty() {
         return Ok(());
     }
-    let mut out = Output::to(io::stderr().lock());
+    let mut out = TerminalWriter::new(io::stderr().lock());
     writeln!(out, "The agent's log{has}{before}:")?;
     last.iter().try_for_each(|(line, times)| match times {
         1 => writeln!(out, "  {line}"),

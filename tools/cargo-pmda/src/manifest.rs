@@ -1,6 +1,7 @@
 //! Manifests (Cargo.toml) of packages and workspaces. They may be another user's, so that they are read as
 //! [`pmapi::file::read`] reads files: one that is too long, not a file, or not TOML counts as missing.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -18,6 +19,9 @@ pub(crate) fn read(path: &Path) -> Option<Table> {
 pub(crate) fn package(manifest: &Table) -> Option<&str> {
     manifest.get("package")?.get("name")?.as_str()
 }
+
+/// Largest number of folders that are searched.
+const MOST_FOLDERS: usize = 2000;
 
 /// A workspace.
 #[derive(Debug)]
@@ -54,6 +58,11 @@ impl Workspace {
     /// folder.
     pub(crate) fn named_members(&self) -> impl Iterator<Item = PathBuf> {
         self.members.iter().filter(|member| !member.contains(['*', '?', '['])).map(|member| self.folder.join(member))
+    }
+
+    /// Returns the folders that may be members: those that are named, and all below the workspace's own folder.
+    pub(crate) fn members(&self) -> Vec<PathBuf> {
+        self.named_members().chain(below(&self.folder)).collect()
     }
 
     /// Returns whether a package in this folder would be a member.
@@ -100,6 +109,28 @@ fn is_like<P, T>(pattern: &[P], text: &[T], is_star: fn(&P) -> bool, is_same: im
             },
         };
     }
+}
+
+/// Returns a folder and those below it, the upper levels first.
+pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(folder) = found.get(next).filter(|_| found.len() < MOST_FOLDERS) {
+        found.extend(folders_in(folder));
+        next += 1;
+    }
+    found
+}
+
+/// Returns the folders in a folder that may have packages. Hidden folders and cargo's `target` have none.
+pub(crate) fn folders_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| {
+        let name = entry.file_name();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        is_folder && name != "target" && !name.as_encoded_bytes().starts_with(b".")
+    });
+    folders.take(MOST_FOLDERS).map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]

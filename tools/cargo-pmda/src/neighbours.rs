@@ -5,11 +5,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::manifest::Workspace;
+use crate::manifest::{Workspace, below, folders_in};
 use crate::names;
-
-/// Largest number of folders that are searched.
-const MOST_FOLDERS: usize = 2000;
 
 /// An agent that was found by its source.
 #[derive(PartialEq, Eq, Debug)]
@@ -29,8 +26,7 @@ impl fmt::Display for Neighbour {
 pub(crate) fn find(folder: &Path, workspace: Option<&Workspace>) -> Vec<Neighbour> {
     let mut folders = folders_in(folder);
     if let Some(workspace) = workspace {
-        folders.extend(workspace.named_members());
-        folders.extend(below(&workspace.folder));
+        folders.extend(workspace.members());
     }
     folders.retain(|folder| folder.join("Cargo.toml").is_file());
     folders.sort();
@@ -38,40 +34,46 @@ pub(crate) fn find(folder: &Path, workspace: Option<&Workspace>) -> Vec<Neighbou
     folders.iter().flat_map(|package| agents(package)).collect()
 }
 
-/// Returns a folder and those below it, the upper levels first.
-fn below(folder: &Path) -> Vec<PathBuf> {
-    let mut found = vec![folder.to_owned()];
-    let mut next = 0;
-    while let Some(folder) = found.get(next).filter(|_| found.len() < MOST_FOLDERS) {
-        found.extend(folders_in(folder));
-        next += 1;
-    }
-    found
-}
-
-/// Returns the folders in a folder that may have packages. Hidden folders and cargo's `target` have none.
-fn folders_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| {
-        let name = entry.file_name();
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        is_folder && name != "target" && !name.as_encoded_bytes().starts_with(b".")
-    });
-    folders.take(MOST_FOLDERS).map(|entry| entry.path()).collect()
-}
+/// Largest number of source files of a package that are searched.
+const MOST_SOURCES: usize = 200;
 
 /// Returns the agents of a package.
 fn agents(package: &Path) -> Vec<Neighbour> {
-    let files = ["src/lib.rs", "src/main.rs"].map(|file| names::text(&package.join(file)));
-    let domains = files.iter().flat_map(|text| text.lines()).filter_map(domain);
-    domains.map(|domain| Neighbour { folder: package.to_owned(), domain }).collect()
+    let folders = below(&package.join("src"));
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let sources = files.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ext| ext == "rs"));
+    let texts = sources.take(MOST_SOURCES).map(|path| names::text(&path));
+    texts.flat_map(|text| domains(&text)).map(|domain| Neighbour { folder: package.to_owned(), domain }).collect()
 }
 
-/// Returns the domain that a line of an agent's source declares.
-fn domain(line: &str) -> Option<u16> {
-    let line = line.trim();
-    let value = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("const DOMAIN: u16 =")?;
-    value.split_once(';')?.0.trim().parse().ok()
+/// Returns the domains that a source declares as literals.
+fn domains(source: &str) -> Vec<u16> {
+    let declared = source.match_indices("const DOMAIN").filter_map(|(at, name)| {
+        let (ty, rest) = source.get(at + name.len()..)?.split_once('=')?;
+        let value = without_comments(rest.split_once(';')?.0);
+        (ty.split_whitespace().collect::<String>() == ":u16").then(|| number(value.trim())).flatten()
+    });
+    declared.collect()
+}
+
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    let text: String = lines.collect::<Vec<_>>().join(" ");
+    let mut parts = text.split("/*");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.filter_map(|part| part.split_once("*/")).fold(first, |code, (_, rest)| code + rest)
+}
+
+/// Parses a literal of type `u16`.
+fn number(literal: &str) -> Option<u16> {
+    let digits = literal.strip_suffix("u16").unwrap_or(literal).replace('_', "");
+    let (digits, radix) = match digits.get(..2) {
+        Some("0x") => (&digits[2..], 16),
+        Some("0o") => (&digits[2..], 8),
+        Some("0b") => (&digits[2..], 2),
+        _ => (&*digits, 10),
+    };
+    u16::from_str_radix(digits, radix).ok()
 }
 
 #[cfg(test)]
@@ -89,6 +91,14 @@ mod tests {
     }
 
     #[test]
+    fn domains_are_found_however_they_are_written() {
+        for text in ["429", "0x1ad", "4_29", "429u16", "\n 429 // mine\n", "/* mine */ 429", "0b1_1010_1101"] {
+            assert_eq!(domains(&format!("    pub(crate) const DOMAIN : u16 = {text};")), [429], "{text}");
+        }
+        assert_eq!(domains("const DOMAIN: u16 = MINE; const DOMAINS: u16 = 7; const DOMAIN: u32 = 8;"), [0; 0]);
+    }
+
+    #[test]
     fn agents_beside_and_in_the_workspace_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let agent = |folder: &str, domain: u16| {
@@ -100,6 +110,7 @@ mod tests {
         agent("a/target", 503);
         agent("b/two", 504);
         agent("b/c/three", 505);
+        fs::rename(dir.path().join("b/c/three/src/lib.rs"), dir.path().join("b/c/three/src/agent.rs")).unwrap();
         write(dir.path(), "a/text/src/lib.rs", "const DOMAIN: u16 = 506;\n");
         // Another user's trap.
         write(dir.path(), "a/trap/Cargo.toml", "[package]\n");

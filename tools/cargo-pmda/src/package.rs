@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pcp_view::Failure;
 use serde_json::Value;
 
 use crate::cli::{Build, Selection};
+use crate::manifest::Workspace;
 
 /// The package of an agent of this framework.
 #[derive(Debug)]
@@ -72,12 +73,28 @@ fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
     Err(said.strip_prefix("error: ").unwrap_or(&said).into())
 }
 
+/// Checks that the manifests which cargo is about to read are files of bounded size: cargo itself waits for a FIFO, and reads
+/// a device without end.
+fn check_manifests(selection: &Selection) -> Result<(), Failure> {
+    let here = std::env::current_dir()?;
+    let named = selection.manifest_path.as_ref().map(|path| here.join(path));
+    let folder = named.as_deref().and_then(Path::parent).unwrap_or(&here);
+    let above = folder.ancestors().map(Path::to_owned);
+    let members = Workspace::around(folder).map(|workspace| workspace.members()).unwrap_or_default();
+    let manifests = above.chain(members).map(|folder| folder.join("Cargo.toml"));
+    for manifest in manifests.filter(|manifest| manifest.exists()) {
+        pmapi::file::read_text(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
+    }
+    Ok(())
+}
+
 impl Package {
     /// Finds the package of an agent: that of the folder, or the one that the options choose.
     ///
     /// # Errors
     /// There is no package, it is not an agent, or the choice is ambiguous.
     pub(crate) fn find(selection: &Selection) -> Result<Package, Failure> {
+        check_manifests(selection)?;
         let with = |command: &mut Command| -> Result<Vec<u8>, Failure> {
             if let Some(path) = &selection.manifest_path {
                 command.arg("--manifest-path").arg(path);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use pcp_pdu::Header;
 use pmapi::debug::Debug;
-use pmapi::escape::Output;
+use pmapi::escape::{Output, TerminalWriter};
 use pmapi::zone::LocalTime;
 
 /// `print!` to a [`Console`].
@@ -56,7 +56,7 @@ pub(crate) enum Way {
 impl Console {
     /// Returns the console of this process. It escapes control characters, so that agents cannot control the terminal.
     pub fn standard() -> Self {
-        Self::new(Output::to(io::stdout()), Output::to(io::stderr()))
+        Self::new(Output::to(io::stdout()), TerminalWriter::new(io::stderr()))
     }
 
     /// Returns a console with other writers, without debug options.

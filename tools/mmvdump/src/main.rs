@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use pmapi::escape::{self, Output};
+use pmapi::escape::{self, Escaped};
 
 use options::Options;
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
         Err(e) => {
             let text = e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_owned());
-            let _ = writeln!(Output::to(io::stderr()), "{}: {text}", file.display());
+            escape::eprint(format_args!("{}: {text}\n", Escaped(file.display())));
             ExitCode::FAILURE
         }
     }

@@ -8,7 +8,7 @@ use pcp_pdu::event::{EventFlags, Layout, Record as Event, Stamp, records};
 use pcp_pdu::print::Print;
 use pcp_pdu::result::{BLOCK_HEAD, Format, RawValue, ValueSet};
 use pmapi::cnum::append_general;
-use pmapi::escape::Output;
+use pmapi::escape::TerminalWriter;
 use pmapi::{Atom, Error, InDom, Inst, OptionWord as _, OrNull, PmId, Type};
 
 use crate::domains::{Domains, INDENT, View};
@@ -428,7 +428,7 @@ fn say_large(text: &mut Vec<u8>) {
 /// Writes a text to standard error, and empties it.
 fn say(text: &mut Vec<u8>) {
     // A diagnostic that nobody can read is no reason to stop.
-    _ = Output::to(io::stderr()).write_all(text);
+    _ = TerminalWriter::new(io::stderr()).write_all(text);
     text.clear();
 }
 

@@ -101,7 +101,7 @@ fn damaged_archives_of_a_folder() {
             "{said}"
         );
         assert!(out.contains("value 300") && out.contains("value 310") && !out.contains("value 200"), "{out}");
-        assert_eq!(out.contains("value 100"), option == "-m", "{out}");
+        assert!(out.contains("value 100"), "{option}: {out}");
     }
     for name in ["x1.meta", "x3.meta"] {
         std::fs::write(dir.path().join("d").join(name), b"").unwrap();

@@ -22,6 +22,7 @@ mod time;
 mod trial;
 mod tui;
 
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -123,8 +124,9 @@ fn ended(signals: &Signals) -> Option<ExitCode> {
 
 /// Returns whether the samples are shown in the live view, which needs a terminal that can move its cursor.
 fn is_live(options: &ViewOptions) -> bool {
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !options.json && !options.plain && !is_dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
+    let is_known =
+        std::env::var_os("TERM").is_some_and(|term| !["", "dumb", "unknown"].map(OsStr::new).contains(&&*term));
+    !options.json && !options.plain && is_known && io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
 /// Shows samples. If the reader has closed the output, that is not an error.
