@@ -182,7 +182,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let (_feed, config) = feed(&dir);
     let (thread, mut agent) = start(config);
-    let many = vec![pmid(LINES); 30_000];
+    let many = vec![pmid(LINES); 300_000];
     agent
         .send_raw(|out, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
         .unwrap();

@@ -254,6 +254,22 @@ mod tests {
     }
 
     #[test]
+    fn cargo_reads_no_fifo_and_no_device() {
+        let dir = tempfile::tempdir().unwrap();
+        let member = dir.path().join("a");
+        std::fs::create_dir(&member).unwrap();
+        std::fs::write(dir.path().join("Cargo.toml"), "[workspace]\nmembers = [\"*\"]\n").unwrap();
+        let selection = Selection { manifest_path: Some(dir.path().join("Cargo.toml")), ..Selection::default() };
+        assert!(check_manifests(&selection).is_ok());
+        nix::unistd::mkfifo(&member.join("Cargo.toml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reason = check_manifests(&selection).unwrap_err().to_string();
+        assert!(reason.contains("a/Cargo.toml: not a regular file"), "{reason}");
+        std::fs::remove_file(member.join("Cargo.toml")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", member.join("Cargo.toml")).unwrap();
+        assert!(check_manifests(&selection).is_err());
+    }
+
+    #[test]
     fn the_package_and_its_binary_are_chosen() {
         let ok = |name: &str| Ok(name.to_owned());
         assert_eq!(choose(None, None, "one/"), ok("pmdaone"));
