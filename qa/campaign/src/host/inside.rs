@@ -38,7 +38,7 @@ pub(crate) fn local(spec: &Spec) -> Outcome<Box<dyn Host>> {
 }
 
 fn start<A: Agent + 'static>(spec: &Spec) -> Outcome<Box<dyn Channel>> {
-    Ok(Box::new(Local::start(Engine::<A>::builder().domain(spec.domain()))?))
+    Ok(Box::new(Local::start(Engine::<A>::builder().config(pmapi::Config::load()).domain(spec.domain()))?))
 }
 
 impl Inside {
