@@ -1,4 +1,4 @@
-//! What a process has from the one that has started it.
+//! Descriptors that a daemon inherits, and the pmcd among its ancestors.
 
 use std::fs;
 use std::io;

@@ -72,12 +72,13 @@ impl Address {
         })
     }
 
-    /// Returns the option of an agent that waits for pmcd at this address, and its value.
+    /// Returns the option of an agent that waits for pmcd at this address, and its value. It is the long name: an agent may
+    /// use the letter for an option of its own.
     pub fn option(&self) -> [OsString; 2] {
         match self {
-            Address::Inet(port) => ["-i".into(), port.to_string().into()],
-            Address::Ipv6(port) => ["-6".into(), port.to_string().into()],
-            Address::Unix(path) => ["-u".into(), path.into()],
+            Address::Inet(port) => ["--inet".into(), port.to_string().into()],
+            Address::Ipv6(port) => ["--ipv6".into(), port.to_string().into()],
+            Address::Unix(path) => ["--unix".into(), path.into()],
         }
     }
 
