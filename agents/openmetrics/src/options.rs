@@ -193,6 +193,14 @@ mod tests {
     }
 
     #[test]
+    fn the_option_of_an_address_is_no_user() {
+        let [option, value] = pmda::Address::Unix("/s".into()).option().map(|word| word.into_string().unwrap());
+        let matches = parse(&format!("x {option} {value}")).unwrap();
+        assert_eq!(matches.get_one::<std::path::PathBuf>("unix").map(|path| path.as_path()), Some("/s".as_ref()));
+        assert!(parse("x -u /s").is_err());
+    }
+
+    #[test]
     fn command_lines_of_pcps_agent() {
         for (line, debug, user, root) in [
             ("x -D -u pcp -c dir", "appl0", Some("pcp"), None),
