@@ -1,15 +1,13 @@
 //! Command line.
 
-use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Parser};
-use pcp_view::{Plan, ViewOptions};
+use pcp_view::{Plan, Printed, ViewOptions};
 use pmapi::build;
 use pmda::Failure;
 
@@ -140,22 +138,10 @@ fn own_names(mut write: Command, scratch: &Path) -> Result<PathBuf, Failure> {
     .into())
 }
 
-/// What an agent prints instead of writing its directory, because of an option such as `--help`.
-#[derive(Debug)]
-pub(crate) struct Printed(pub(crate) String);
-
-impl fmt::Display for Printed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for Printed {}
-
 /// Option with which an agent of this framework writes its directory.
 const WRITE: &str = "--write-pmda";
 
-fn not_ours(program: &impl fmt::Display) -> String {
+fn not_ours(program: &impl std::fmt::Display) -> String {
     format!("{program} is not an agent of this framework: give its names with --pmns FILE")
 }
 

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use pmapi::escape::{self, Escaped};
 
-use cli::{Options, Printed};
+use cli::Options;
+use pcp_view::Printed;
 
 /// Runs the program.
 pub fn main() -> ExitCode {

@@ -220,9 +220,10 @@ fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
         text.push_str(&format!(" ({missed} missed)"));
     }
     if let Some((first, last)) = records.first().zip(records.get(at)) {
-        text.push_str(&format!(" timestamp{plural} {}", clock(first.time, layout)));
+        let zone = Zone::system();
+        text.push_str(&format!(" timestamp{plural} {}", clock(first.time, layout, &zone)));
         if records.len() > 1 {
-            text.push_str(&format!("...{}", clock(last.time, layout)));
+            text.push_str(&format!("...{}", clock(last.time, layout, &zone)));
         }
     }
     // Writing to a vector does not fail.
@@ -230,8 +231,8 @@ fn events(payload: &[u8], layout: Layout) -> Vec<u8> {
     out
 }
 
-fn clock(time: Stamp, layout: Layout) -> String {
-    let clock = Zone::system().local(time.seconds).clock();
+fn clock(time: Stamp, layout: Layout, zone: &Zone) -> String {
+    let clock = zone.local(time.seconds).clock();
     match layout {
         Layout::Micro => format!("{clock}.{:03}", time.nanoseconds / 1_000_000),
         Layout::Nano => format!("{clock}.{:09}", time.nanoseconds),

@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::unistd::{User, geteuid};
-use pcp_view::{Failure, Plan, trial};
+use pcp_view::{Failure, Plan, Printed, trial};
 use pmapi::Config;
 use pmapi::escape::{self, Output, TerminalWriter};
 use tempfile::TempDir;
@@ -194,18 +192,6 @@ fn print(of: &Print, text: impl FnOnce(&Path) -> Result<String, Failure>) -> Res
 fn scratch() -> io::Result<TempDir> {
     tempfile::Builder::new().prefix("cargo-pmda.").tempdir()
 }
-
-/// What an agent prints instead of writing its directory, because of an option such as `--help`.
-#[derive(Debug)]
-pub(crate) struct Printed(pub(crate) String);
-
-impl fmt::Display for Printed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for Printed {}
 
 /// Makes an agent write its directory in a trial, which does not read or change the state of the installed PCP.
 ///

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use pmapi::escape::{self, Escaped};
 
-use agent::Printed;
 use cli::{Options, Task};
+use pcp_view::Printed;
 
 /// Runs the command.
 pub fn main() -> ExitCode {
