@@ -17,7 +17,8 @@ use zoo::Zoo;
 
 /// Requests of PCP's dbpmda to its agents, changed to the domain of `zoo`.
 static REQUESTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let captured = include_str!("../../pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
+    let captured =
+        include_str!("../../pmapi/pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
     let bytes = |line: &str| -> Vec<u8> {
         line.as_bytes().chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
     };

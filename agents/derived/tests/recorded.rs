@@ -432,7 +432,7 @@ fn definitions(archive: &Archive) -> Vec<(String, String)> {
 fn values_as_in_libpcp() {
     let pcp = Pcp::required();
     let dir = tempfile::tempdir().unwrap();
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../context/tests/support/derived.c");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../pmapi/context/tests/support/derived.c");
     let program = testkit::compile(program, &dir, &["-lpcp"]);
     let (mut values, mut kept, mut differences) = (0, 0, Vec::new());
     for entry in fs::read_dir(pcp.testsuite().join("archives")).unwrap().map(|entry| entry.unwrap()) {

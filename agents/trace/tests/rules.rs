@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../tests/common/rules.rs"]
+#[path = "../../../tools/agents/tests/common/rules.rs"]
 mod rules;
 
 #[test]

@@ -144,7 +144,7 @@ fn crates(clone: Option<&Path>) -> Result<Crates, Failure> {
         let path = path.map_err(|_| format!("{}: a path in Cargo.toml must be UTF-8", dir.display()))?;
         Ok(format!("{{ path = {} }}", toml::Value::from(path)))
     };
-    Ok(Crates { note: NOTE, pmda: of("pmda", "pcp-pmda")?, collector: of("collector", "pcp-collector")? })
+    Ok(Crates { note: NOTE, pmda: of("pmda", "pcp-pmda")?, collector: of("pmapi/collector", "pcp-collector")? })
 }
 
 /// The new folder, which is removed again unless it becomes complete.

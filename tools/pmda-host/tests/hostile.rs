@@ -46,7 +46,8 @@ impl Rng {
 
 /// Returns the requests of PCP's dbpmda to its agents, with another domain.
 fn requests(domain: u16) -> Vec<Vec<u8>> {
-    let captured = include_str!("../../../pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
+    let captured =
+        include_str!("../../../pmapi/pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
     let byte = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
     let head = (domain << 6).to_be_bytes();
     let mut all: Vec<Vec<u8>> = captured.map(|line| line.as_bytes().chunks(2).map(byte).collect()).collect();

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod generated;
-#[path = "../../../../derive/tests/derive/generator.rs"]
+#[path = "../../../../pmapi/derive/tests/derive/generator.rs"]
 mod generator;
 mod stage;
 mod texts;
-#[path = "../../../../derive/tests/derive/tokens.rs"]
+#[path = "../../../../pmapi/derive/tests/derive/tokens.rs"]
 mod tokens;

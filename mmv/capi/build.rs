@@ -21,7 +21,7 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     if !links_with_lld() {
         let Some(dir) = directory_of_lld() else {
-            println!("cargo::warning=libpcp_mmv needs lld as the linker; see README.md of capi/mmv");
+            println!("cargo::warning=libpcp_mmv needs lld as the linker; see README.md of mmv/capi");
             return;
         };
         println!("cargo::rustc-cdylib-link-arg=-B{}", dir.display());

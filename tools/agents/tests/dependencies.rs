@@ -11,7 +11,7 @@ use serde_json::Value;
 use toml::Table;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
 fn rules() -> Table {

@@ -88,7 +88,7 @@ fn median(all: Option<&Vec<f64>>) -> f64 {
 
 fn compile(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("peer");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mmv/benches/against_c/peer.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/against_c/peer.c");
     let mut cc = Command::new("cc");
     cc.arg("-O2").arg("-o").arg(&program).arg(source).args(["-lpcp_mmv", "-lpcp", "-lpthread"]);
     cc.output().is_ok_and(|output| output.status.success()).then_some(program)

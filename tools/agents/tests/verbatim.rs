@@ -157,7 +157,7 @@ fn testsuite_and_sources_of_pcp_are_not_copied() {
     let pcp = lines_of_pcp(&installed);
     assert!(pcp.len() > 100_000, "{}", pcp.len());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().find(|dir| dir.join("check").exists()).unwrap();
-    let mut allowed = Allowed::load(&root.join("agents/tests/verbatim.allowed"));
+    let mut allowed = Allowed::load(&root.join("tools/agents/tests/verbatim.allowed"));
     let mut copies = Vec::new();
     walk(root, &["target", ".git", "corpus"], &mut |path| {
         let file = path.strip_prefix(root).unwrap().to_str().unwrap();

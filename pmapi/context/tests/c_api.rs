@@ -51,7 +51,7 @@ const OTHERS: [&str; 15] = [
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 /// Returns the names of functions that a header declares.
@@ -90,7 +90,7 @@ fn sources() -> String {
         }
     }
     let mut text = String::new();
-    for krate in ["context", "client", "pmapi", "pdu", "derive", "archive", "pmns"] {
+    for krate in ["pmapi", "pmapi/context", "pmapi/client", "pmapi/pdu", "pmapi/derive", "pmapi/archive", "pmns"] {
         add(&root().join(krate).join("src"), &mut text);
     }
     text
