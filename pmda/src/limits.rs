@@ -1,8 +1,10 @@
 //! Limits on the resources that other users can make an agent consume: counters of what a limit has left out, and the
 //! users that are charged.
 //!
-//! The agent defines its limits. A [`Budget`] counts what one limit has left out, and logs it once for each source.
-//! [`Accounts`] finds the user that is charged for a process or a file. The limits of the framework itself, with their
+//! The agent defines its limits. A [`Quota`] is a cap on what each account, such as a user, and all accounts together may
+//! use of a resource; it refuses what is over. [`Refusals`] counts what a limit of another kind has left out, and logs it
+//! once for each account. [`Accounts`] finds the user that is charged for a process or a file. [`Setting`] is the value of
+//! option `--limit`, and [`LimitMetrics`] are the control metrics. The limits of the framework itself, with their
 //! counters, are in [`FixedLimit`].
 //!
 //! ```
@@ -24,9 +26,17 @@ use tracing::warn;
 
 mod accounts;
 mod fixed;
+mod metrics;
+mod quota;
+mod refusals;
+mod setting;
 
 pub use accounts::Accounts;
 pub use fixed::FixedLimit;
+pub use metrics::{LimitMetric, LimitMetrics};
+pub use quota::{Caps, Quota, Refused};
+pub use refusals::Refusals;
+pub use setting::{Settable, Setter, Setting};
 
 /// Returns the processor time of this thread; zero if the system does not know it. Other processes have no effect on it,
 /// so a limit on it does not strike because the machine is busy.

@@ -27,6 +27,11 @@ impl Setup {
         Setup { declared, config, options }
     }
 
+    /// Declares metrics.
+    pub(crate) fn metrics(&mut self, metrics: impl IntoIterator<Item = MetricDef>) {
+        self.declared.metrics.extend(metrics);
+    }
+
     /// Checks the declarations.
     pub(crate) fn finish(self) -> Result<Schema, Mistakes> {
         self.declared.finish()
