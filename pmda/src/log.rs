@@ -4,12 +4,12 @@
 //! that other users choose. Characters that would end the line or control a terminal are [escaped](pmapi::escape), and
 //! a line is cut after 1 KiB.
 //!
-//! The number of lines is limited, so that the log does not fill the disk. Each place in the program may log 20 lines
-//! at once, and then one in ten seconds. All places together may log 500 lines at once, and then two a second. A later
-//! line has the number of lines left out.
+//! The number of lines is limited, so that the log does not fill the disk. Each call site in the program may log 20 lines
+//! at once, and then one in ten seconds. A later line has the number of lines left out, and names the call site that has
+//! left out most of them.
 //!
-//! An event that another user causes should name that user in the field `source`, which is not printed. Each source has
-//! its own limit, and all sources together have a limit that is separate from that of the agent's own lines.
+//! An event that another user causes should name that user in the field `source`, which is printed only with the number
+//! of lines left out.
 //!
 //! ```
 //! # let (path, uid) = ("x", 1000);

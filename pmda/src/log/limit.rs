@@ -1,24 +1,17 @@
-//! The limits of the log: lines of each place in the program about each source, and lines in total.
+//! The limits of the log: lines of each call site in the program, and debug output.
 
-use std::collections::{BTreeMap, btree_map};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use tracing::Metadata;
 
-/// Rate of lines of one place about one source.
+/// Rate of lines of one call site. The program has a fixed number of call sites, so the log has a limited rate.
 const LINES: Rate = Rate { at_once: 20, every: Duration::from_secs(10) };
-/// Rate of lines of all places without a source, and separately of those with a source, so that other users cannot
-/// suppress the agent's own lines.
-const ALL: Rate = Rate { at_once: 500, every: Duration::from_millis(500) };
 /// Rate of pieces of debug output. It is limited because a client may have set the debug options.
 const DEBUG: Rate = Rate { at_once: 256, every: Duration::from_millis(20) };
 /// Bytes of one piece of debug output.
 pub(super) const PIECE: usize = 1024;
-/// Largest number of pairs of place and source with a separate count. All others share one. A place without a source
-/// always has a separate count: there are few such places, and other users must not suppress the agent's own lines.
-const ENTRIES: usize = 1024;
 /// Time after which the number of lines left out is logged.
 const REPORT: Duration = Duration::from_secs(30);
 
@@ -50,29 +43,26 @@ impl Used {
     }
 }
 
-/// Lines of one place in the program about one source.
+/// Lines of one call site.
 #[derive(Debug)]
 struct Entry {
     used: Used,
     left_out: u64,
     place: &'static Metadata<'static>,
-    source: Box<str>,
+    /// Source of the last line that was left out.
+    source: String,
 }
 
 /// Decides which lines are written.
 #[derive(Debug)]
 pub(super) struct Limit {
-    /// Entries by a hash of place and source. Not a `HashMap`: valgrind would report the memory of one in a static as
+    /// Entries by the address of the call site. Not a `HashMap`: valgrind would report the memory of one in a static as
     /// lost.
-    entries: BTreeMap<u64, Entry>,
-    hasher: RandomState,
-    /// The common rate of lines without an entry.
-    others: Used,
-    all: [Used; 2],
+    entries: BTreeMap<usize, Entry>,
     debug: Used,
-    left_out: u64,
     left_out_debug: u64,
-    since: Instant,
+    /// Time of the first line that was left out since the last report.
+    since: Option<Instant>,
 }
 
 /// The number of lines left out, as the log reports it.
@@ -81,58 +71,39 @@ pub(super) struct Report {
     lines: u64,
     debug: u64,
     seconds: u64,
-    most: Option<(u64, &'static Metadata<'static>, Box<str>)>,
+    most: Option<(u64, &'static Metadata<'static>, String)>,
 }
 
 impl Limit {
     pub(super) fn new(now: Instant) -> Limit {
-        Limit {
-            entries: BTreeMap::new(),
-            hasher: RandomState::new(),
-            others: Used::nothing(now),
-            all: [Used::nothing(now); 2],
-            debug: Used::nothing(now),
-            left_out: 0,
-            left_out_debug: 0,
-            since: now,
-        }
+        Limit { entries: BTreeMap::new(), debug: Used::nothing(now), left_out_debug: 0, since: None }
     }
 
-    /// Returns whether a line about `source` may be written, and counts it.
+    /// Returns whether a line of a call site may be written, and counts it.
     pub(super) fn admits(&mut self, now: Instant, place: &'static Metadata<'static>, source: &str) -> bool {
-        let key = self.hasher.hash_one((place.callsite(), source));
-        if self.entries.len() >= ENTRIES && !self.entries.contains_key(&key) {
-            self.entries.retain(|_, entry| entry.left_out > 0 || entry.used.until > now);
-        }
-        let room = self.entries.len() < ENTRIES || source.is_empty();
-        let mut entry = match self.entries.entry(key) {
-            btree_map::Entry::Occupied(known) => Some(known.into_mut()),
-            btree_map::Entry::Vacant(new) if room => {
-                Some(new.insert(Entry { used: Used::nothing(now), left_out: 0, place, source: source.into() }))
-            }
-            btree_map::Entry::Vacant(_) => None,
-        };
-        let used = entry.as_mut().map_or(&mut self.others, |entry| &mut entry.used);
-        let all = &mut self.all[usize::from(source.is_empty())];
-        if used.fits(now, &LINES) && all.fits(now, &ALL) {
-            used.take(now, &LINES, 1);
-            all.take(now, &ALL, 1);
-            return true;
-        }
-        if let Some(entry) = entry {
+        let entry = self.entries.entry(std::ptr::from_ref(place).addr()).or_insert_with(|| Entry {
+            used: Used::nothing(now),
+            left_out: 0,
+            place,
+            source: String::new(),
+        });
+        let admitted = entry.used.fits(now, &LINES);
+        if admitted {
+            entry.used.take(now, &LINES, 1);
+        } else {
             entry.left_out += 1;
+            source.clone_into(&mut entry.source);
+            self.since.get_or_insert(now);
         }
-        self.begin(now);
-        self.left_out += 1;
-        false
+        admitted
     }
 
     /// Returns whether a line of debug output may be written.
     pub(super) fn admits_debug(&mut self, now: Instant) -> bool {
         let fits = self.debug.fits(now, &DEBUG);
         if !fits {
-            self.begin(now);
             self.left_out_debug += 1;
+            self.since.get_or_insert(now);
         }
         fits
     }
@@ -142,27 +113,23 @@ impl Limit {
         self.debug.take(now, &DEBUG, u32::try_from(bytes / PIECE + 1).unwrap_or(u32::MAX));
     }
 
-    fn begin(&mut self, now: Instant) {
-        if self.left_out == 0 && self.left_out_debug == 0 {
-            self.since = now;
-        }
-    }
-
     /// If a report is due, or `at_once` is true, returns the number of lines left out, and resets it.
     pub(super) fn report(&mut self, now: Instant, at_once: bool) -> Option<Report> {
-        let due = at_once || now.saturating_duration_since(self.since) >= REPORT;
-        if !due || (self.left_out == 0 && self.left_out_debug == 0) {
+        let passed = now.saturating_duration_since(self.since?);
+        if !at_once && passed < REPORT {
             return None;
         }
-        let most = self.entries.values().max_by_key(|entry| entry.left_out).filter(|entry| entry.left_out > 0);
-        let most = most.map(|entry| (entry.left_out, entry.place, entry.source.clone()));
-        self.entries.values_mut().for_each(|entry| entry.left_out = 0);
-        Some(Report {
-            lines: std::mem::take(&mut self.left_out),
-            debug: std::mem::take(&mut self.left_out_debug),
-            seconds: now.saturating_duration_since(self.since).as_secs(),
-            most,
-        })
+        self.since = None;
+        let mut report =
+            Report { lines: 0, debug: std::mem::take(&mut self.left_out_debug), seconds: passed.as_secs(), most: None };
+        for entry in self.entries.values_mut() {
+            let (n, source) = (std::mem::take(&mut entry.left_out), std::mem::take(&mut entry.source));
+            report.lines += n;
+            if n > report.most.as_ref().map_or(0, |(most, ..)| *most) {
+                report.most = Some((n, entry.place, source));
+            }
+        }
+        Some(report)
     }
 }
 
@@ -173,7 +140,7 @@ impl fmt::Display for Report {
         let Some((n, place, source)) = &self.most else { return Ok(()) };
         let file = place.file().unwrap_or(place.target());
         write!(f, ", most of them ({n}) by {file}:{}", place.line().unwrap_or_default())?;
-        if source.is_empty() { Ok(()) } else { write!(f, " about {source}") }
+        if source.is_empty() { Ok(()) } else { write!(f, ", the last about {source}") }
     }
 }
 
@@ -181,7 +148,7 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    /// Returns the metadata of two callsites.
+    /// Returns the metadata of two call sites.
     fn places() -> [&'static Metadata<'static>; 2] {
         macro_rules! place {
             () => {{
@@ -209,40 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn each_place_and_source_has_a_rate_of_its_own() {
+    fn each_call_site_has_a_rate_of_its_own_whatever_the_sources() {
         let [one, two] = places();
         let now = Instant::now();
         let mut limit = Limit::new(now);
-        for (place, source) in [(one, "uid 7"), (one, "uid 8"), (two, "uid 7"), (one, "")] {
-            assert_eq!(written(&mut limit, now, place, source, 1000), LINES.at_once);
-        }
+        let sum: u32 = (0..1000).map(|n| written(&mut limit, now, one, &format!("uid {n}"), 1)).sum();
+        assert_eq!((sum, written(&mut limit, now, two, "", 1000)), (LINES.at_once, LINES.at_once));
         let later = now + LINES.every * 2;
         assert_eq!(written(&mut limit, later, one, "uid 7", 1000), 2);
         // The full burst is available again only after the time for it.
         assert_eq!(written(&mut limit, later + LINES.every * 100, one, "uid 7", 1000), LINES.at_once);
-    }
-
-    #[test]
-    fn sources_without_number_leave_room_for_the_agents_own_lines() {
-        let [one, two] = places();
-        let now = Instant::now();
-        let mut limit = Limit::new(now);
-        let sum: u32 = (0..10_000).map(|n| written(&mut limit, now, one, &format!("uid {n}"), 1)).sum();
-        assert_eq!(sum, ALL.at_once);
-        assert_eq!(limit.entries.len(), ENTRIES);
-        assert_eq!(written(&mut limit, now, two, "", 5), 5);
-        // The same holds in the long run.
-        let mut sum = 0;
-        for second in 1..=100 {
-            let now = now + Duration::from_secs(second);
-            sum += (0..1000).map(|n| written(&mut limit, now, one, &format!("uid {second}.{n}"), 1)).sum::<u32>();
-        }
-        assert!(sum <= 200, "{sum}");
-        assert_eq!(limit.entries.len(), ENTRIES);
-        // The sources without an entry have used up what they share.
-        let now = now + Duration::from_secs(100);
-        assert_eq!(written(&mut limit, now, one, "uid 0.0", 1000), 0);
-        assert_eq!(written(&mut limit, now, one, "", 5), 5);
+        assert_eq!(limit.entries.len(), 2);
     }
 
     #[test]
@@ -262,7 +206,8 @@ mod tests {
         assert_eq!(
             report,
             format!(
-                "too many log lines: left out 110 and 1 of debug output in 30 s, most of them (100) by {}:{line} about uid 7",
+                "too many log lines: left out 110 and 1 of debug output in 30 s, most of them (100) by {}:{line}, \
+                 the last about uid 7",
                 file!()
             )
         );

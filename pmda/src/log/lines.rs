@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_flood_is_a_few_lines_and_one_that_counts_the_rest() {
         let lines = log(|lines| {
-            for n in 0..5_000 {
+            for n in 0..1_000 {
                 warn!(source = %format_args!("uid {}", n % 2), "file {n}");
                 debug!("debug output that was asked for");
             }
@@ -292,25 +292,25 @@ mod tests {
         });
         let all = texts(&lines);
         let warnings: Vec<_> = all.iter().filter(|text| text.starts_with("Warning: file")).collect();
-        assert!((40..100).contains(&warnings.len()), "{}", warnings.len());
+        assert!((20..40).contains(&warnings.len()), "{}", warnings.len());
         assert!(!warnings.iter().any(|text| text.contains("uid")));
         let of_debug = all.iter().filter(|text| text.starts_with("Debug: ")).count();
         let rest: Vec<_> = all.iter().filter(|text| !text.contains("output that") && !text.contains("file ")).collect();
-        assert_eq!(of_debug, 5_000);
+        assert_eq!(of_debug, 1_000);
         assert_eq!(*rest[0], "Critical: over");
-        assert!(rest[1].contains("too many log lines: left out 49"), "{rest:?}");
-        assert!(rest[1].contains("lines.rs:") && rest[1].contains(" about uid "), "{rest:?}");
+        assert!(rest[1].contains("too many log lines: left out 9"), "{rest:?}");
+        assert!(rest[1].contains("lines.rs:") && rest[1].contains(", the last about uid "), "{rest:?}");
         assert_eq!(rest.len(), 2);
-        assert!(FixedLimit::LogLines.exceeded() >= 4_900);
+        assert!(FixedLimit::LogLines.exceeded() >= 900);
     }
 
     #[test]
     fn debug_output_that_a_client_has_switched_on_is_limited() {
         let lines = log(|lines| {
             lines.limit_debug();
-            (0..10_000).for_each(|_| debug!("{}", "x".repeat(500)));
+            (0..1_000).for_each(|_| debug!("{}", "x".repeat(500)));
         });
-        assert!((256..2000).contains(&lines.len()), "{}", lines.len());
-        assert!(FixedLimit::LogDebug.exceeded() >= 8_000);
+        assert!((256..900).contains(&lines.len()), "{}", lines.len());
+        assert!(FixedLimit::LogDebug.exceeded() >= 100);
     }
 }
