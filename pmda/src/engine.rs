@@ -21,7 +21,6 @@ use crate::limits::FixedLimit;
 use crate::log;
 use crate::schema::Schema;
 use crate::unserved::Unserved;
-use crate::work::Work;
 
 mod catalogs;
 mod fetch;
@@ -29,7 +28,6 @@ mod hosts;
 mod labels;
 mod names;
 mod plans;
-mod repeats;
 mod request;
 
 use catalogs::{Catalogs, version};
@@ -61,6 +59,8 @@ pub struct Engine<A> {
     unserved: Unserved,
     plans: Plans,
     access: Access,
+    /// Largest answer, in bytes.
+    max_reply: usize,
     /// Location of the last answer.
     last: Answer,
 }
@@ -119,6 +119,7 @@ impl<A: Agent> Engine<A> {
             unserved: Unserved::default(),
             plans: Plans::default(),
             access,
+            max_reply: MAX_REPLY,
             last: Answer::None,
         }
     }
@@ -230,8 +231,8 @@ impl<A: Agent> Engine<A> {
             }
         };
         match done {
-            Ok(()) if self.out.len() > MAX_REPLY => {
-                error!(source = %client.source(), "the answer to a {} PDU is over {MAX_REPLY} bytes", header.pdu);
+            Ok(()) if self.out.len() > self.max_reply => {
+                error!(source = %client.source(), "the answer to a {} PDU is over {} bytes", header.pdu, self.max_reply);
                 FixedLimit::Pdus.count();
                 self.fail(Error::TOOBIG)
             }
@@ -353,22 +354,14 @@ impl<A: Agent> Engine<A> {
             &self.profile,
             &self.config,
             req,
+            self.max_reply,
             &mut self.out,
         )
     }
 
     /// Stores values up to the first that is refused.
     fn store(&mut self, client: Client, request: &ResultPdu<'_>) -> Result {
-        let work = (request.len() > 1).then(|| Work::up_to(repeats::LONGEST));
-        request.sets().enumerate().try_for_each(|(number, set)| {
-            let is_over = work.as_ref().is_some_and(Work::is_over);
-            if is_over && request.sets().take(number).any(|before| before.pmid == set.pmid) {
-                error!(source = %client.source(), "a request stores values of one metric repeatedly, which takes too long");
-                FixedLimit::Pdus.count();
-                return Err(Error::TOOBIG);
-            }
-            self.store_set(client, &set)
-        })
+        request.sets().try_for_each(|set| self.store_set(client, &set))
     }
 
     fn store_set(&mut self, client: Client, set: &ValueSet<'_>) -> Result {
@@ -388,14 +381,7 @@ impl<A: Agent> Engine<A> {
         if metric.desc.indom.is_none() && set.len() > 1 {
             return Err(Error::INST);
         }
-        let work = (set.len() > 1).then(|| Work::up_to(repeats::LONGEST));
-        for (number, (inst, value)) in set.values().enumerate() {
-            let is_over = work.as_ref().is_some_and(Work::is_over);
-            if is_over && set.values().take(number).any(|(before, _)| before == inst) {
-                error!(source = %client.source(), "a request stores values of one instance repeatedly, which takes too long");
-                FixedLimit::Pdus.count();
-                return Err(Error::TOOBIG);
-            }
+        for (inst, value) in set.values() {
             // A singular metric accepts no instance, and a metric with instances requires one.
             if metric.desc.indom.is_some() != inst.is_some() {
                 return Err(Error::INST);

@@ -1,7 +1,5 @@
 //! Answers to fetches. A metric that fails, or whose code panics, does not affect the other metrics.
 
-use std::time::Duration;
-
 use pcp_pdu::FROM_AGENT;
 use pcp_pdu::metadata::Fetch;
 use pcp_pdu::profile::{Profile, Selection};
@@ -11,12 +9,10 @@ use tracing::{debug, error};
 
 use super::catalogs::{Catalogs, version};
 use super::plans::{self, Planned};
-use super::repeats::Repeats;
-use super::{Answer, Engine, MAX_REPLY};
+use super::{Answer, Engine};
 use crate::agent::Agent;
 use crate::client::Client;
 use crate::limits::FixedLimit;
-use crate::limits::processor_time;
 use crate::log::{Panic, catch};
 use crate::schema::Schema;
 use crate::unserved::Unserved;
@@ -28,10 +24,8 @@ impl<A: Agent> Engine<A> {
         self.unserved.begin(version);
         self.plans.begin(version.names);
         self.result.begin();
-        let mut repeats = Repeats::new(fetch.pmids().len() > plans::LONGEST);
-        for (number, list) in fetch.parts(plans::LONGEST).enumerate() {
-            repeats.begin_part(fetch.parts(plans::LONGEST).take(number));
-            self.fetch_list(client, list, &mut repeats)?;
+        for list in fetch.parts(plans::LONGEST) {
+            self.fetch_list(client, list)?;
         }
         let changes = self.news_for_clients();
         match self.result.seal(FROM_AGENT, changes) {
@@ -50,14 +44,14 @@ impl<A: Agent> Engine<A> {
     }
 
     /// Adds the values of some metrics of a fetch to the answer.
-    fn fetch_list(&mut self, client: Client, list: Fetch<'_>, repeats: &mut Repeats) -> Result {
-        let Engine { agent, schema, plans, profile, result, unserved, .. } = self;
-        let (metrics, offsets) = plans.metrics(client, list, |pmid| Catalogs { agent, schema }.metric(pmid));
+    fn fetch_list(&mut self, client: Client, list: Fetch<'_>) -> Result {
+        let Engine { agent, schema, plans, profile, result, unserved, max_reply, .. } = self;
+        let (metrics, offsets) = plans.metrics(list, |pmid| Catalogs { agent, schema }.metric(pmid));
         if let Some(offsets) = offsets {
             result.begin_like(offsets);
         }
         let mut rest = metrics.iter();
-        let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client, repeats };
+        let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client, max_reply: *max_reply };
         loop {
             // One catch for all metrics, because a catch around each would take time. After a panic, the remaining
             // metrics get another catch. The writer and the log survive a panic at any point. The agent is responsible
@@ -81,7 +75,7 @@ struct Fetching<'a, A> {
     out: &'a mut ResultWriter,
     unserved: &'a mut Unserved,
     client: Client,
-    repeats: &'a mut Repeats,
+    max_reply: usize,
 }
 
 impl<A: Agent> Fetching<'_, A> {
@@ -89,25 +83,14 @@ impl<A: Agent> Fetching<'_, A> {
     #[inline]
     fn metric(&mut self, metric: &Planned) -> Result {
         // A request may name a large metric any number of times.
-        if self.out.len() > MAX_REPLY {
-            error!(source = %self.client.source(), "the answer to a fetch is over {MAX_REPLY} bytes");
+        if self.out.len() > self.max_reply {
+            error!(source = %self.client.source(), "the answer to a fetch is over {} bytes", self.max_reply);
             FixedLimit::Pdus.count();
             return Err(Error::TOOBIG);
         }
         self.out.begin_set(metric.pmid);
         let outcome = match &metric.desc {
-            // One call, so that the compiler makes `values` a part of this function.
-            Ok(desc) => {
-                let is_repeated = metric.is_repeated || self.repeats.has(desc.pmid);
-                let begin = if is_repeated { self.begin_repetition() } else { Ok(None) };
-                begin.and_then(|begin| {
-                    let done = self.values(desc);
-                    if let Some(begin) = begin {
-                        self.repeats.spend(processor_time().saturating_sub(begin));
-                    }
-                    done
-                })
-            }
+            Ok(desc) => self.values(desc),
             Err(outcome) => {
                 if *outcome == Err(Error::PMID) {
                     debug!(target: "libpmda", "metric {} is not defined", Ident(metric.pmid));
@@ -120,20 +103,6 @@ impl<A: Agent> Fetching<'_, A> {
             Err(e) => self.out.fail_set(e),
         }
         Ok(())
-    }
-
-    /// Begins to compute the values of a metric that the request names a second time or later. Returns the processor time
-    /// used so far. Fails if the request has used up the time for repetitions.
-    #[cold]
-    fn begin_repetition(&mut self) -> Result<Option<Duration>> {
-        if self.repeats.has_time() {
-            return Ok(Some(processor_time()));
-        }
-        if self.repeats.is_first() {
-            error!(source = %self.client.source(), "a fetch names metrics repeatedly, which takes too long: they have no more values");
-        }
-        FixedLimit::Pdus.count();
-        Err(Error::TOOBIG)
     }
 
     /// Adds the values of a metric to the open value set.
@@ -185,7 +154,6 @@ impl<A: Agent> Fetching<'_, A> {
         self.out.fail_set(Error::GENERIC);
         self.unserved.forget();
         match pmid.map(|pmid| Catalogs { agent: self.agent, schema: self.schema }.named(pmid)) {
-            // Each metric has its own limit, whichever client requests it.
             Some(metric) => error!(
                 source = %metric,
                 "{metric}: the fetch panicked{panic}; this metric has no value; other metrics are not affected"

@@ -10,7 +10,6 @@ use pmapi::{Config, Error, InDom, Inst, LabelFlags, LabelLevel, LabelSet, PmId, 
 use crate::agent::Agent;
 use crate::catalog::LabelSubject;
 
-use super::MAX_REPLY;
 use super::catalogs::Catalogs;
 
 /// Returns the level of a request.
@@ -22,18 +21,19 @@ pub(super) fn level(req: LabelReq) -> Result<LabelLevel> {
     u32::try_from(req.bits & !flags).ok().and_then(LabelLevel::from_code).ok_or(Error::TYPE)
 }
 
-/// Appends the answer (pmdaLabel(3)). Levels other than instances have one set, or none when it would be empty.
+/// Appends the answer of at most about `max_reply` bytes (pmdaLabel(3)). Levels other than instances have one set, or none when it would be empty.
 /// Instances have a set each, also without labels.
 pub(super) fn answer<A: Agent>(
     catalogs: &Catalogs<'_, A>,
     profile: &Profile,
     config: &Config,
     req: LabelReq,
+    max_reply: usize,
     out: &mut Vec<u8>,
 ) -> Result {
     let level = level(req)?;
     if level == LabelLevel::Instances {
-        return of_instances(catalogs, profile, req, out);
+        return of_instances(catalogs, profile, req, max_reply, out);
     }
     let domain = catalogs.schema.domain();
     let indom = InDom::from_word(req.ident).filter(|indom| indom.domain() == domain);
@@ -55,7 +55,13 @@ pub(super) fn answer<A: Agent>(
     encode_label(out, FROM_AGENT, req, set.as_slice())
 }
 
-fn of_instances<A: Agent>(catalogs: &Catalogs<'_, A>, profile: &Profile, req: LabelReq, out: &mut Vec<u8>) -> Result {
+fn of_instances<A: Agent>(
+    catalogs: &Catalogs<'_, A>,
+    profile: &Profile,
+    req: LabelReq,
+    max_reply: usize,
+    out: &mut Vec<u8>,
+) -> Result {
     let indom = InDom::from_word(req.ident);
     let mut list = Vec::new();
     match indom {
@@ -74,7 +80,7 @@ fn of_instances<A: Agent>(catalogs: &Catalogs<'_, A>, profile: &Profile, req: La
                 let set = catalogs.agent.instance_labels(indom.serial(), inst);
                 bytes += set.as_ref().map_or(0, |set| set.json().len());
                 // Each of very many instances may have 64 KiB of labels.
-                if bytes > MAX_REPLY {
+                if bytes > max_reply {
                     return Err(Error::TOOBIG);
                 }
                 list.push((Some(inst), set));
@@ -111,50 +117,80 @@ fn marked(set: &LabelSet, level: LabelLevel) -> Vec<RawLabel> {
 mod tests {
     use std::cell::Cell;
 
+    use pcp_pdu::metadata::encode_fetch;
     use pcp_pdu::{Header, Pdu};
     use serde_json::json;
 
     use super::super::{Engine, Reply};
     use super::*;
+    use crate::limits::FixedLimit;
     use crate::prelude::*;
 
     const THINGS: Serial = Serial::new(0);
 
-    /// Agent whose instances have very long labels. Counts how many it has made.
-    struct Talkative(Cell<usize>);
+    /// Agent with a metric whose instances have long labels. Counts how many labels it has made, and how many fetches.
+    struct Talkative {
+        labels: Cell<usize>,
+        fetches: usize,
+    }
 
     impl Agent for Talkative {
         const NAME: &'static str = "talkative";
         const DOMAIN: u16 = 400;
 
         fn new(setup: &mut Setup) -> Start<Self> {
-            setup.indom(THINGS).instances((0..2_000).map(|inst| (inst, format!("thing{inst}"))));
-            Ok(Talkative(Cell::new(0)))
+            setup.indom(THINGS).instances((0..200).map(|inst| (inst, format!("thing{inst}"))));
+            setup.metric("talkative.things", Item::new(0, 0), Type::U32).indom(THINGS);
+            Ok(Talkative { labels: Cell::new(0), fetches: 0 })
         }
 
-        fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> Result {
-            Ok(())
+        fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+            self.fetches += 1;
+            (0..200).try_for_each(|inst| out.put_inst(Inst::new(inst), inst))
         }
 
         fn instance_labels(&self, _: Serial, _: Inst) -> Result<LabelSet> {
-            self.0.set(self.0.get() + 1);
-            LabelSet::of(json!({"text": "x".repeat(60_000)})).map_err(|_| Error::GENERIC)
+            self.labels.set(self.labels.get() + 1);
+            LabelSet::of(json!({"text": "x".repeat(1_000)})).map_err(|_| Error::GENERIC)
         }
     }
 
-    #[test]
-    fn labels_beyond_the_largest_reply_are_not_made() {
-        let domain = pmapi::Domain::new(400).unwrap();
-        let mut engine = Engine::<Talkative>::builder().domain(domain).config(Config::new(b"", [])).build().unwrap();
+    /// Returns the error with which an agent answers a request if answers may have 100 kB, and the agent.
+    fn answer(request: impl FnOnce(&mut Vec<u8>)) -> (Result, Engine<Talkative>) {
+        let config = Config::new(b"", []);
+        let mut engine = Engine::<Talkative>::builder().domain(domain()).config(config).build().unwrap();
+        engine.max_reply = 100_000;
         let mut bytes = Vec::new();
-        let req = LabelReq { ident: InDom::new(domain, THINGS).word(), bits: LabelLevel::Instances.code() as i32 };
-        req.encode(&mut bytes, 1).unwrap();
+        request(&mut bytes);
         let reply = engine.handle(Header::parse(&bytes).unwrap().unwrap(), &bytes, |reply| match reply {
             Reply::Pdu(head, rest) => [head, rest].concat(),
             reply => panic!("{reply:?}"),
         });
         let Ok(Pdu::Error(e)) = Pdu::decode(Header::parse(&reply).unwrap().unwrap(), &reply) else { panic!() };
-        assert_eq!(e.status(), Err(Error::TOOBIG));
-        assert!((1_000..1_200).contains(&engine.agent().0.get()), "{}", engine.agent().0.get());
+        (e.status(), engine)
+    }
+
+    fn domain() -> pmapi::Domain {
+        pmapi::Domain::new(Talkative::DOMAIN).unwrap()
+    }
+
+    #[test]
+    fn labels_beyond_the_largest_reply_are_not_made() {
+        let bits = LabelLevel::Instances.code() as i32;
+        let req = LabelReq { ident: InDom::new(domain(), THINGS).word(), bits };
+        let (outcome, engine) = answer(|bytes| req.encode(bytes, 1).unwrap());
+        assert_eq!(outcome, Err(Error::TOOBIG));
+        assert!((90..110).contains(&engine.agent().labels.get()), "{}", engine.agent().labels.get());
+    }
+
+    /// A client that names a metric with many instances again and again gets no values after the largest reply.
+    #[test]
+    fn values_beyond_the_largest_reply_are_not_computed() {
+        let before = FixedLimit::Pdus.exceeded();
+        let names = std::iter::repeat_n(Some(PmId::new(domain(), Item::new(0, 0))), 5000);
+        let (outcome, engine) = answer(|bytes| encode_fetch(bytes, 1, 0, names).unwrap());
+        assert_eq!(outcome, Err(Error::TOOBIG));
+        assert!((10..100).contains(&engine.agent().fetches), "{}", engine.agent().fetches);
+        assert!(FixedLimit::Pdus.exceeded() > before);
     }
 }

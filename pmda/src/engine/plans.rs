@@ -1,17 +1,14 @@
 //! Plans of recent fetches: if a list of metrics is fetched again, the metrics are not looked up again.
 
-use hashbrown::HashSet;
 use pcp_pdu::metadata::Fetch;
 use pcp_pdu::result_writer::Offsets;
 use pmapi::{Desc, Error, PmId};
 
 use crate::catalog::MetricInfo;
-use crate::client::Client;
 
 /// The metrics of the last few distinct lists of PMIDs.
 ///
-/// Their memory is bounded by `PLANS` and `LONGEST`. A client with many lists replaces its own plans, not those of
-/// other clients.
+/// Their memory is bounded by `PLANS` and `LONGEST`. A new list replaces the one whose last use is the longest ago.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     /// Version of the names of the catalogs.
@@ -30,8 +27,6 @@ pub(super) struct Planned {
     pub(super) pmid: Option<PmId>,
     /// The descriptor, or the outcome of a fetch that does not call the agent.
     pub(super) desc: Result<Desc, pmapi::Result>,
-    /// Whether the list names the metric before.
-    pub(super) is_repeated: bool,
 }
 
 #[derive(Debug)]
@@ -39,8 +34,6 @@ struct Plan {
     /// PMIDs in network byte order.
     list: Vec<u8>,
     metrics: Vec<Planned>,
-    /// Client that the plan was made for.
-    client: Client,
     /// Number of uses of all plans when this one was last used.
     used: u64,
     /// Offsets of the last answer to a fetch that began with this list.
@@ -49,9 +42,6 @@ struct Plan {
 
 /// Largest number of plans.
 const PLANS: usize = 16;
-
-/// Largest number of plans for one client.
-const SHARE: usize = 8;
 
 /// Largest number of metrics in a plan. A longer list needs several plans.
 pub(super) const LONGEST: usize = 1024;
@@ -70,24 +60,20 @@ impl Plans {
     /// first list of a fetch, also returns the offsets of the last answer to a fetch that began with this list.
     pub(super) fn metrics(
         &mut self,
-        client: Client,
         list: Fetch<'_>,
         find: impl Fn(PmId) -> Option<MetricInfo>,
     ) -> (&[Planned], Option<Offsets>) {
         self.uses += 1;
         let known = self.plans.iter().position(|plan| plan.list == list.bytes());
         let at = known.unwrap_or_else(|| {
-            let at = self.place(client);
+            let at = self.place();
             let plan = &mut self.plans[at];
-            plan.client = client;
             plan.list.clear();
             plan.list.extend_from_slice(list.bytes());
             plan.metrics.clear();
-            let mut seen = HashSet::with_capacity(list.pmids().len());
             plan.metrics.extend(list.pmids().map(|pmid| Planned {
                 pmid,
                 desc: pmid.and_then(&find).map_or(Err(Err(Error::PMID)), MetricInfo::fetched),
-                is_repeated: !seen.insert(pmid),
             }));
             at
         });
@@ -106,19 +92,12 @@ impl Plans {
     }
 
     /// Returns the index of the plan to replace: a new one, or the one whose last use is the longest ago.
-    fn place(&mut self, client: Client) -> usize {
-        let own = self.plans.iter().filter(|plan| plan.client == client).count();
-        if own < SHARE && self.plans.len() < PLANS {
-            self.plans.push(Plan {
-                list: Vec::new(),
-                metrics: Vec::new(),
-                client,
-                used: 0,
-                offsets: Offsets::default(),
-            });
+    fn place(&mut self) -> usize {
+        if self.plans.len() < PLANS {
+            self.plans.push(Plan { list: Vec::new(), metrics: Vec::new(), used: 0, offsets: Offsets::default() });
             return self.plans.len() - 1;
         }
-        let plans = self.plans.iter().enumerate().filter(|(_, plan)| own < SHARE || plan.client == client);
+        let plans = self.plans.iter().enumerate();
         plans.min_by_key(|(_, plan)| plan.used).map_or(0, |(at, _)| at)
     }
 }
@@ -146,13 +125,13 @@ mod tests {
 
     impl Scene {
         /// Returns how many metrics a list of items makes the plans look up. Items below 100 exist.
-        fn fetch(&mut self, client: i32, items: &[u16]) -> usize {
+        fn fetch(&mut self, items: &[u16]) -> usize {
             let mut bytes = Vec::new();
             encode_fetch(&mut bytes, 0, 0, items.iter().map(|item| Some(pmid(*item)))).unwrap();
             let header = pcp_pdu::Header::parse(&bytes).unwrap().unwrap();
             let Ok(Pdu::Fetch(list)) = Pdu::decode(header, &bytes) else { panic!("no fetch") };
             self.found.set(0);
-            let (metrics, _) = self.plans.metrics(Client::new(client), list, |pmid| {
+            let (metrics, _) = self.plans.metrics(list, |pmid| {
                 self.found.set(self.found.get() + 1);
                 let desc = Desc { pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units: Units::NONE };
                 (pmid.item().item() < 100).then(|| desc.into())
@@ -170,35 +149,22 @@ mod tests {
         for names in 0..3 {
             scene.plans.begin(names);
             for looked_up in [3, 0, 0] {
-                assert_eq!(scene.fetch(0, &[7, 200, 7]), looked_up);
+                assert_eq!(scene.fetch(&[7, 200, 7]), looked_up);
                 // Other lists are other plans: a part, and another order.
-                assert_eq!(scene.fetch(1, &[7, 200]), looked_up.min(2));
-                assert_eq!(scene.fetch(0, &[200, 7, 7]), looked_up);
+                assert_eq!(scene.fetch(&[7, 200]), looked_up.min(2));
+                assert_eq!(scene.fetch(&[200, 7, 7]), looked_up);
             }
         }
     }
 
     #[test]
-    fn a_client_with_many_lists_replaces_its_own_plans() {
+    fn a_new_list_replaces_the_one_that_was_used_longest_ago() {
         let mut scene = Scene::default();
-        for client in 0..2 {
-            assert_eq!(scene.fetch(client, &[client as u16, 5]), 2);
-        }
-        for item in 0..1000 {
-            scene.fetch(7, &[item, 1, 2]);
-        }
-        assert!(scene.plans.plans.len() <= PLANS);
-        for client in 0..2 {
-            assert_eq!(scene.fetch(client, &[client as u16, 5]), 0, "client {client}");
-        }
-        // The plan whose last use is the longest ago is replaced first.
-        assert_eq!(scene.fetch(7, &[999, 1, 2]), 0);
-        assert_eq!(scene.fetch(7, &[0, 1, 2]), 3);
-        assert_eq!(scene.fetch(7, &[999, 1, 2]), 0);
-        // Any number of clients has a limited number of plans.
-        for client in 0..1000 {
-            scene.fetch(client, &[client as u16]);
+        for item in 0..100 {
+            assert_eq!(scene.fetch(&[item, 1, 2]), 3);
+            assert_eq!(scene.fetch(&[0, 1, 2]), 0);
         }
         assert_eq!(scene.plans.plans.len(), PLANS);
+        assert_eq!((scene.fetch(&[99, 1, 2]), scene.fetch(&[50, 1, 2])), (0, 3));
     }
 }

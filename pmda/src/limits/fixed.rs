@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// | [`LogCut`](Self::LogCut) | 1 KiB for a line, 16 KiB for a critical line | a log line is cut | `log_cut` |
 /// | [`Clients`](Self::Clients) | 65,536 clients | attributes of a client are ignored, or a state is dropped | `clients` |
 /// | [`Pdus`](Self::Pdus) | 64 MiB for a PDU | an answer becomes `PM_ERR_TOOBIG`; a request ends the connection | `pdus` |
-/// | | 20 ms of processor time for metrics, or stored instances, that a request names again | a repetition gets `PM_ERR_TOOBIG` | `pdus` |
 ///
 /// The counters belong to the process, or to the shared object in it: agents that share it share them. Limits on files
 /// of the administrator (a configuration, an instance cache, `/etc/subuid`) are errors with a log line, and have no
@@ -29,7 +28,7 @@ pub enum FixedLimit {
     LogCut,
     /// Clients for which attributes or [states](crate::Clients) are kept.
     Clients,
-    /// Length of a PDU, and time for repetitions of metrics in a request.
+    /// Length of a PDU.
     Pdus,
 }
 
@@ -62,9 +61,7 @@ impl FixedLimit {
             Self::LogDebug => "Pieces of debug output that were dropped because there was too much.",
             Self::LogCut => "Log lines that were cut because they were too long.",
             Self::Clients => "Attributes and states of clients that were dropped because there were too many clients.",
-            Self::Pdus => {
-                "Requests and answers that were refused for their length, and repeated metrics of a request for their time."
-            }
+            Self::Pdus => "Requests and answers that were refused for their length.",
         }
     }
 
