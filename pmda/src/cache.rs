@@ -129,6 +129,8 @@ pub struct Cache<T> {
     touched: bool,
     /// The file has lines that could not be read. It is kept when a new one is written.
     damaged: bool,
+    /// Longest file that is written, in bytes.
+    longest: u64,
 }
 
 /// An instance of a [`Cache`], active or hidden.
@@ -161,7 +163,17 @@ impl<T> Cache<T> {
 
     fn with(indom: InDom, table: Table<T>) -> Self {
         let head = Head::default();
-        Cache { indom, file: None, table, active: 0, head, changed: false, touched: false, damaged: false }
+        Cache {
+            indom,
+            file: None,
+            table,
+            active: 0,
+            head,
+            changed: false,
+            touched: false,
+            damaged: false,
+            longest: file::LONGEST,
+        }
     }
 
     /// Opens the cache in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`. Instances of the file are hidden until they are

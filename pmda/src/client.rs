@@ -143,11 +143,19 @@ pub(crate) const MOST: usize = 65_536;
 /// pmcd sends all attributes of a client together, when the client connects and again when one of them changes. It does
 /// not report the end of a client while it waits for the agent. Therefore the first attribute of a series replaces all
 /// earlier ones, which may belong to a previous client with the same number.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Known {
     clients: HashMap<i32, Who>,
     /// The client whose attributes are arriving, and a bit for each attribute of this series.
     series: Option<(i32, u32)>,
+    /// Largest number of clients.
+    most: usize,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Known { clients: HashMap::new(), series: None, most: MOST }
+    }
 }
 
 impl Known {
@@ -175,7 +183,7 @@ impl Known {
             _ => return,
         }
         // pmcd has far fewer clients. A client without an entry has no identity, and therefore fewer permissions.
-        if self.clients.len() < MOST || self.clients.contains_key(&number) {
+        if self.clients.len() < self.most || self.clients.contains_key(&number) {
             self.clients.insert(number, who);
         } else {
             FixedLimit::Clients.count();
@@ -203,11 +211,13 @@ impl Known {
 #[derive(Debug)]
 pub struct Clients<T> {
     states: Rc<RefCell<HashMap<i32, T>>>,
+    /// Largest number of states.
+    most: usize,
 }
 
 impl<T> Clone for Clients<T> {
     fn clone(&self) -> Self {
-        Clients { states: Rc::clone(&self.states) }
+        Clients { states: Rc::clone(&self.states), most: self.most }
     }
 }
 
@@ -216,7 +226,7 @@ impl<T: 'static> Clients<T> {
         let states = Rc::new(RefCell::new(HashMap::new()));
         let weak: Weak<RefCell<HashMap<i32, T>>> = Rc::downgrade(&states);
         ends.0.push(weak);
-        Clients { states }
+        Clients { states, most: MOST }
     }
 
     /// Returns the state of a client. A client without one gets a new state.
@@ -251,7 +261,7 @@ impl<T: 'static> Clients<T> {
     /// Drops a state when there is no room for another one, because pmcd has not reported the end of some clients.
     fn make_room(&self, number: i32) {
         let states = self.states.borrow();
-        if states.len() >= MOST && !states.contains_key(&number) {
+        if states.len() >= self.most && !states.contains_key(&number) {
             FixedLimit::Clients.count();
             let any = states.keys().next().copied();
             drop(states);
@@ -348,8 +358,9 @@ mod tests {
 
     #[test]
     fn clients_without_number_cost_a_limited_amount() {
-        let mut known = Known::default();
-        let clients = Clients::<u8>::new(&mut Ends::default());
+        const MOST: usize = 500;
+        let mut known = Known { most: MOST, ..Known::default() };
+        let clients = Clients::<u8> { most: MOST, ..Clients::new(&mut Ends::default()) };
         for number in 0..2 * MOST as i32 {
             known.tell(number, Attribute::USERID, ClientAttribute::UserId(7));
             *clients.of(Client::new(number)) += 1;

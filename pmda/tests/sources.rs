@@ -12,6 +12,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::sockopt::SndBuf;
+use nix::sys::socket::{getsockopt, setsockopt};
 use pcp_collector::{AgentState, Channel, Collector, Local, Stream};
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::DescReq;
@@ -131,6 +133,8 @@ fn feed(dir: &tempfile::TempDir) -> (Sender<Result<u32>>, Config) {
 
 fn start(config: Config) -> (JoinHandle<()>, Collector<Stream>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
+    // The smallest buffer that the kernel allows.
+    setsockopt(&ours, SndBuf, &0).unwrap();
     let agent = std::thread::spawn(move || {
         let mut session = Session::open(ours.try_clone().unwrap(), ours, Waiting::WANTS).unwrap();
         let mut engine = Engine::<Waiting>::builder().domain(pmid(SLOW).domain()).config(config).build().unwrap();
@@ -182,7 +186,11 @@ fn sources_are_served_while_pmcd_does_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let (_feed, config) = feed(&dir);
     let (thread, mut agent) = start(config);
-    let many = vec![pmid(LINES); 300_000];
+    // The answer has at least 24 bytes for each metric.
+    let many = vec![pmid(LINES); 3_000];
+    let (socket, _) = UnixStream::pair().unwrap();
+    setsockopt(&socket, SndBuf, &0).unwrap();
+    assert!(getsockopt(&socket, SndBuf).unwrap() < 24 * many.len());
     agent
         .send_raw(|out, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
         .unwrap();

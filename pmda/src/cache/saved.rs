@@ -4,7 +4,7 @@ use std::io;
 
 use pmapi::file::Dir;
 
-use super::file::{CacheFileError, Head, LONGEST, Line};
+use super::file::{CacheFileError, Head, Line};
 use super::{Cache, CacheInstance, now};
 
 impl<T> Cache<T> {
@@ -100,8 +100,8 @@ impl<T> Cache<T> {
         let now = now();
         self.table.stamp(u32::try_from(now).unwrap_or(u32::MAX));
         self.table.iter().for_each(|(instance, entry)| entry.write(instance.number, &mut text));
-        if text.len() as u64 > LONGEST {
-            let source = io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {LONGEST} bytes"));
+        if text.len() as u64 > self.longest {
+            let source = io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {} bytes", self.longest));
             return Err(CacheFileError::Io { path, source });
         }
         if self.damaged {
