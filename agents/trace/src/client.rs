@@ -9,8 +9,6 @@ use crate::limits::{Account, Limits};
 
 /// Bytes per read.
 pub(crate) const READ: usize = 16 << 10;
-/// Largest number of reads from a client before the next client is served.
-const READS: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -22,8 +20,6 @@ pub(crate) struct Client {
     /// Acknowledgements that the client has not read. The agent does not read from the client meanwhile.
     unsent: Vec<u8>,
     pub(crate) asynchronous: bool,
-    /// Excluded from polling until the next round, because its account has used up its time in this one.
-    pub(crate) rests: bool,
     /// Time at which the connection is closed unless a PDU is complete by then, in seconds of the server.
     pub(crate) due: u32,
     /// The client has not sent a whole PDU yet.
@@ -54,8 +50,6 @@ pub(crate) enum Left {
     Ack,
     /// A time limit has passed: `pdu-time` or `idle-time`.
     Silent,
-    /// Another account needs the connection.
-    GaveWay,
 }
 
 impl From<io::Error> for Left {
@@ -87,7 +81,7 @@ impl Turn<'_> {
 impl Client {
     pub(crate) fn new(stream: TcpStream, host: Ipv4Addr, account: Account, due: u32) -> Client {
         let (rest, unsent) = (Vec::new(), Vec::new());
-        Client { stream, host, account, rest, unsent, asynchronous: false, rests: false, due, fresh: true, owes: true }
+        Client { stream, host, account, rest, unsent, asynchronous: false, due, fresh: true, owes: true }
     }
 
     pub(crate) fn waits(&self) -> Waits {
@@ -127,28 +121,20 @@ impl Client {
         Ok(more)
     }
 
-    /// Reads and decodes PDUs, several times while the buffer is filled. Returns true when everything was read.
+    /// Reads and decodes PDUs. Returns true when everything was read.
     fn receive(&mut self, turn: &mut Turn<'_>, add: &mut impl FnMut(&Data<'_>)) -> Result<bool, Left> {
-        for _ in 0..READS {
-            let (before, free) = turn.buffer.split_at_mut_checked(self.rest.len()).ok_or(Left::End)?;
-            before.copy_from_slice(&self.rest);
-            let n = match self.stream.read(free) {
-                Ok(0) => return Err(Left::End),
-                Ok(n) => n,
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                    return Ok(true);
-                }
-                Err(e) => return Err(e.into()),
-            };
-            let full = n == free.len();
-            let have = self.rest.len() + n;
-            self.take(turn.buffer.get(..have).unwrap_or_default(), turn.acks, turn.pid, add)?;
-            // A client that waits for acknowledgements gets them before more is read.
-            if !full || !turn.acks.is_empty() {
-                return Ok(!full);
-            }
-        }
-        Ok(false)
+        let (before, free) = turn.buffer.split_at_mut_checked(self.rest.len()).ok_or(Left::End)?;
+        before.copy_from_slice(&self.rest);
+        let n = match self.stream.read(free) {
+            Ok(0) => return Err(Left::End),
+            Ok(n) => n,
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(true),
+            Err(e) => return Err(e.into()),
+        };
+        let is_full = n == free.len();
+        let have = self.rest.len() + n;
+        self.take(turn.buffer.get(..have).unwrap_or_default(), turn.acks, turn.pid, add)?;
+        Ok(!is_full)
     }
 
     fn take(

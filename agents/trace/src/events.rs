@@ -2,21 +2,20 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use pmda::limits::{Caps, Quota};
 use pmda::prelude::*;
 use pmda::{EventFlags, EventQueue, Stamp};
 use trace::protocol::{Data, Kind};
 use trace::shared_memory::{ReadError, Reader, Record, now};
 use tracing::warn;
 
-use crate::fair::{Fair, LeftOut};
 use crate::fields::{Fields, Occurrence};
 use crate::filter::{Filter, Token};
-use crate::limits::{Account, Limits};
+use crate::limits::{self, Account, Limits};
 use crate::names::{shown, shown_lines};
 use crate::records::{
     self, CLIENTS, COUNT, DURATION, FIELD, HIGHRES_RECORDS, ID, KIND, MEMORY, MISSED, PARENT, PROCESS, RECORDS, TAG,
@@ -25,6 +24,9 @@ use crate::records::{
 
 /// Largest number of bytes of records that wait for clients. Beyond it the oldest records are dropped.
 const MEMORY_LIMIT: usize = 4 << 20;
+/// Bytes of records that accounts may put into the queue in a second if there are several: as many as it holds. So a
+/// client that reads every second misses none of them.
+const RATE: Caps = Caps { each: MEMORY_LIMIT as u64, all: MEMORY_LIMIT as u64, floor: MEMORY_LIMIT as u64 / 128 };
 /// Largest number of cells read from a process at a time: more than the queue can hold.
 const AT_ONCE: u64 = 1 << 15;
 /// Largest number of records of TCP clients that wait to be sorted.
@@ -41,40 +43,43 @@ pub(crate) struct Events {
     queue: EventQueue,
     names: Dynamic,
     fields: Fields,
-    filters: Rc<RefCell<Fair>>,
-    refused: LeftOut,
+    filters: Rc<RefCell<Quota<Account>>>,
     /// Records that wait to be sorted by time, of all processes and clients.
     pending: Vec<Pending>,
     missed: u64,
-    shares: QueueShares,
+    rate: Rate,
     start: Instant,
     forget_time: Duration,
     /// Time at which unused fields were last removed, in seconds since the start.
     swept: u32,
 }
 
-/// Bytes that accounts have put into the queue in the current second. If several accounts do, each has an equal share.
-#[derive(Debug, Default)]
-struct QueueShares {
+/// Bytes of records that accounts have put into the queue in the current second. An account that is alone in this second
+/// and the last one has no limit.
+#[derive(Debug)]
+struct Rate {
+    quota: Quota<Account>,
+    /// The current second since the start.
     second: u32,
-    spent: HashMap<Account, usize>,
-    /// Number of accounts in the previous second.
-    before: usize,
+    /// Whether several accounts had records in the last second.
+    several: bool,
 }
 
-impl QueueShares {
-    /// Charges an account for `size` bytes in the queue, if its share has room. A single account has no limit.
-    fn take(&mut self, second: u32, account: Account, size: usize) -> bool {
+impl Rate {
+    fn new() -> Rate {
+        let quota = Quota::new("bytes of event records in a second, at most 4 MiB of all users and hosts", RATE);
+        Rate { quota, second: 0, several: false }
+    }
+
+    /// Counts `size` bytes of records, if the account may put them into the queue.
+    fn admits(&mut self, second: u32, account: Account, size: u64) -> bool {
         if second != self.second {
-            self.before = if second == self.second + 1 { self.spent.len() } else { 0 };
+            self.several = second == self.second + 1 && self.quota.accounts().count() > 1;
             self.second = second;
-            self.spent.clear();
+            self.quota.clear();
         }
-        let accounts = self.spent.len().max(self.before);
-        let spent = self.spent.entry(account).or_default();
-        let takes = accounts < 2 || *spent + size <= MEMORY_LIMIT / accounts;
-        *spent += if takes { size } else { 0 };
-        takes
+        let is_alone = !self.several && self.quota.accounts().all(|(other, _)| *other == account);
+        (is_alone && self.quota.check(&account, size).is_err()) || self.quota.try_add(&account, size).is_ok()
     }
 }
 
@@ -103,11 +108,10 @@ impl Events {
             names: setup.dynamic([fields.clone()]),
             queue: setup.event_queue(MEMORY_LIMIT).keeping(),
             fields: Fields::new(fields, limits),
-            filters: Rc::new(RefCell::new(Fair::new(limits.filters, limits.filters))),
-            refused: LeftOut::new(format_args!("filters of event records, at most {} in all", limits.filters)),
+            filters: Rc::new(RefCell::new(limits::quota("filters of event records", limits.filters, limits.filters))),
             pending: Vec::new(),
             missed: 0,
-            shares: QueueShares::default(),
+            rate: Rate::new(),
             start: Instant::now(),
             forget_time: limits.forget_time,
             swept: 0,
@@ -141,9 +145,8 @@ impl Events {
             return Ok(());
         }
         let uid = client.uid();
-        let Some(token) = self.filter_of(uid.map_or(Account::Host(Ipv4Addr::UNSPECIFIED), Account::User)) else {
-            return Err(Error::PERMISSION);
-        };
+        let account = uid.map_or(Account::Host(Ipv4Addr::UNSPECIFIED), Account::User);
+        let token = Token::new(&self.filters, account).map_err(|_| Error::PERMISSION)?;
         let filter = Filter::parse(text, token).map_err(|e| {
             let of = |uid| format!("uid {uid}");
             let of = uid.map_or_else(|| "another host".to_owned(), of);
@@ -155,20 +158,9 @@ impl Events {
         Ok(())
     }
 
-    /// Reserves a filter for a client of pmcd, if its account has room. Dropping the token releases it.
-    fn filter_of(&mut self, account: Account) -> Option<Token> {
-        // No account loses a filter to another one: without it, its client would get all records. Instead each account
-        // may have at most as many as are still free.
-        let has_room = self.filters.borrow().leaves_room(account, 1);
-        if !has_room {
-            self.refused.add(account, 1);
-        }
-        has_room.then(|| Token::new(&self.filters, account))
-    }
-
     /// Returns the number of filters that were refused, and of fields that got no metric.
     pub(crate) fn left_out(&self) -> [u64; 2] {
-        [self.refused.count(), self.fields.left_out()]
+        [self.filters.borrow().refused(), self.fields.left_out()]
     }
 
     /// Returns whether any client reads records.
@@ -210,7 +202,7 @@ impl Events {
             // A file may have any time, but no record may be in the future.
             let time = wall.checked_sub(Duration::from_nanos(clock.saturating_sub(record.time)));
             let time = time.unwrap_or(wall).into();
-            if self.shares.take(second, record.account, record.size()) {
+            if self.rate.admits(second, record.account, record.size()) {
                 self.push(time, &record, second);
             } else {
                 self.lose(time, 1);
@@ -221,7 +213,6 @@ impl Events {
 
     /// Removes metrics of fields that were not used for long.
     fn forget(&mut self, now: u32) {
-        self.refused.flush();
         let forget = u32::try_from(self.forget_time.as_secs()).unwrap_or(u32::MAX);
         if now - self.swept >= (forget / 8).clamp(1, 600) {
             self.swept = now;
@@ -290,9 +281,9 @@ impl Pending {
     }
 
     /// Approximate size in the queue, in bytes.
-    fn size(&self) -> usize {
+    fn size(&self) -> u64 {
         let fields: usize = self.fields.iter().map(|(key, value)| 24 + key.len() + value.len()).sum();
-        160 + self.tag.len() + fields
+        (160 + self.tag.len() + fields) as u64
     }
 
     fn over_tcp(account: Account, data: &Data<'_>) -> Pending {
@@ -322,14 +313,14 @@ mod tests {
     #[test]
     fn who_puts_much_into_the_queue_takes_no_room_from_others() {
         let [one, two] = [1, 2].map(Account::User);
-        let mut shares = QueueShares::default();
-        // A single account has no limit.
-        assert!((0..10).all(|_| shares.take(1, one, MEMORY_LIMIT)));
-        assert!(shares.take(1, two, MEMORY_LIMIT / 4));
-        assert!(!shares.take(1, one, 1) && shares.take(1, two, MEMORY_LIMIT / 4) && !shares.take(1, two, 1));
-        // In the next second, room is reserved for the accounts of this second.
-        assert!(shares.take(2, one, MEMORY_LIMIT / 2) && !shares.take(2, one, 1));
-        assert!(shares.take(2, two, MEMORY_LIMIT / 2));
-        assert!((0..10).all(|_| shares.take(9, one, MEMORY_LIMIT)));
+        let mut rate = Rate::new();
+        // An account that is alone has no limit.
+        assert!((0..10).all(|_| rate.admits(1, one, RATE.all)));
+        assert!((0..10).all(|_| rate.admits(1, one, RATE.all / 20)));
+        assert!(rate.admits(1, two, RATE.floor) && !rate.admits(1, one, RATE.all / 20));
+        // In the next second, room is kept for the accounts of this one.
+        assert!(rate.admits(2, one, RATE.all / 2 + RATE.floor) && !rate.admits(2, one, 1));
+        assert!(rate.admits(2, two, RATE.floor) && !rate.admits(2, two, 1));
+        assert!((0..10).all(|_| rate.admits(9, one, RATE.all)));
     }
 }

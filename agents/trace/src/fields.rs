@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use pmda::limits::Quota;
 use pmda::prelude::*;
 
-use crate::fair::{LeftOut, Room};
-use crate::limits::{Account, Limits};
+use crate::limits::{self, Account, Limits};
 use crate::names::shown;
-use crate::users::{NameBudget, ROUNDS, Users};
 
 /// Cluster of the first fields.
 pub(crate) const CLUSTER: u16 = 2;
@@ -26,8 +25,7 @@ pub(crate) struct Fields(Rc<RefCell<Known>>);
 struct Known {
     prefix: String,
     keys: HashMap<Box<str>, Field>,
-    budget: NameBudget,
-    left_out: LeftOut,
+    quota: Quota<Account>,
     /// Metrics created so far. A PMID is never reused, because archives may have it for another field.
     number: u32,
 }
@@ -36,7 +34,10 @@ struct Known {
 struct Field {
     /// Item of the metric. `None` if another key has the same metric name.
     item: Option<Item>,
-    users: Users,
+    /// Account that introduced the field, and is charged for it.
+    account: Account,
+    /// Time of the last use, in seconds since the agent's start.
+    used: u32,
 }
 
 /// Occurrence of a field in an event record.
@@ -54,9 +55,8 @@ pub(crate) fn is_own(item: Item) -> bool {
 
 impl Fields {
     pub(crate) fn new(prefix: String, limits: &Limits) -> Fields {
-        let left_out = LeftOut::new(format_args!("metrics of fields, at most {} in all", limits.fields));
-        let budget = NameBudget::new(limits.fields, limits.fields);
-        Fields(Rc::new(RefCell::new(Known { prefix, keys: HashMap::new(), budget, left_out, number: 0 })))
+        let quota = limits::quota("metrics of fields", limits.fields, limits.fields);
+        Fields(Rc::new(RefCell::new(Known { prefix, keys: HashMap::new(), quota, number: 0 })))
     }
 
     /// Returns the metric of a key, if there is one.
@@ -66,27 +66,31 @@ impl Fields {
 
     /// Returns the number of fields that got no metric.
     pub(crate) fn left_out(&self) -> u64 {
-        self.0.borrow().left_out.count()
+        self.0.borrow().quota.refused()
     }
 
     /// Returns the metric of a field. Creates it if the key is new, and the account has room for it.
     pub(crate) fn item(&self, occurrence: Occurrence<'_>, names: &mut Dynamic) -> Option<Item> {
         let mut known = self.0.borrow_mut();
         let Some(field) = known.keys.get_mut(occurrence.key) else { return known.insert(occurrence, names) };
-        let item = field.item;
-        if !field.users.renew(occurrence.account, occurrence.now) {
-            known.add_user(occurrence);
-        }
-        item
+        field.used = occurrence.now;
+        field.item
     }
 
     /// Removes the metrics of fields that were not used since `since`, in seconds since the agent's start.
     pub(crate) fn forget(&self, since: u32, names: &mut Dynamic) {
         let mut known = self.0.borrow_mut();
-        known.left_out.flush();
-        let Known { keys, budget, .. } = &mut *known;
-        keys.values_mut().for_each(|field| _ = budget.forget_before(since, &mut field.users, 1));
-        known.retain(names, |_, field| field.users.last_use() >= since);
+        let Known { keys, quota, .. } = &mut *known;
+        keys.retain(|_, field| {
+            let stays = field.used >= since;
+            if !stays {
+                quota.remove(&field.account, 1);
+                if let Some(name) = field.item.and_then(|item| names.names(item).next().map(str::to_owned)) {
+                    names.remove(&name);
+                }
+            }
+            stays
+        });
     }
 }
 
@@ -97,14 +101,7 @@ impl Known {
         if key.len() > MAX_KEY {
             return None;
         }
-        for _ in 0..ROUNDS {
-            let Room::From(largest, count) = self.budget.room(account, 1) else { break };
-            self.give_back(largest, count, names);
-        }
-        if self.budget.room(account, 1) != Room::Free {
-            self.left_out.add(account, 1);
-            return None;
-        }
+        self.quota.try_add(&account, 1).ok()?;
         let item = item(self.number).filter(|item| {
             let mut metric = MetricDef::new(format!("{}.{}", self.prefix, name_of(key)), *item, Type::String);
             metric.parameter().help(
@@ -114,43 +111,8 @@ impl Known {
             names.insert(&metric).is_ok()
         });
         self.number += u32::from(item.is_some());
-        self.budget.add(account, 1);
-        self.keys.insert(key.into(), Field { item, users: Users::new(account, now) });
+        self.keys.insert(key.into(), Field { item, account, used: now });
         item
-    }
-
-    /// Records that an account uses a field that is charged to another account.
-    #[cold]
-    fn add_user(&mut self, Occurrence { key, account, now }: Occurrence<'_>) {
-        let Known { keys, budget, .. } = self;
-        if let Room::From(largest, count) = budget.room_for_use(account) {
-            budget.forget_uses(largest, count, keys.values_mut().map(|field| &mut field.users));
-        }
-        if let Some(field) = keys.get_mut(key) {
-            budget.add_use(&mut field.users, account, now);
-        }
-    }
-
-    /// Removes metrics of an account until `count` are free.
-    fn give_back(&mut self, account: Account, count: usize, names: &mut Dynamic) {
-        let keys = self.keys.iter_mut().map(|(key, field)| (key.clone(), 1, &mut field.users));
-        let gone = self.budget.give_back(account, count, keys);
-        self.left_out.add(account, gone.len() as u64);
-        self.retain(names, |key, _| gone.iter().all(|gone| **gone != *key));
-    }
-
-    fn retain(&mut self, names: &mut Dynamic, stays: impl Fn(&str, &Field) -> bool) {
-        let Known { keys, budget, .. } = self;
-        keys.retain(|key, field| {
-            let stays = stays(key, field);
-            if !stays {
-                budget.remove(&field.users, 1);
-                if let Some(name) = field.item.and_then(|item| names.names(item).next().map(str::to_owned)) {
-                    names.remove(&name);
-                }
-            }
-            stays
-        });
     }
 }
 
@@ -199,45 +161,29 @@ mod tests {
         }
     }
 
-    fn with(limit: usize, test: impl FnOnce(&Fields, &mut Dynamic)) {
+    fn with(limit: u64, test: impl FnOnce(&Fields, &mut Dynamic)) {
         let limits = Limits { fields: limit, ..Limits::default() };
         let mut agent = pcp_collector::Local::<Own>::new().unwrap();
         test(&Fields::new("own.field".into(), &limits), &mut agent.engine_mut().agent_mut().names);
     }
 
     #[test]
-    fn users_share_the_metrics_of_fields() {
-        with(100, |fields, names| {
-            let come =
-                |key: &str, account, now, names: &mut Dynamic| fields.item(Occurrence { key, account, now }, names);
-            (0..1000).for_each(|n| _ = come(&format!("hostile{n}"), ONE, 1, names));
-            assert_eq!((names.len(), fields.left_out()), (100, 900));
-            assert!(come("honest", TWO, 1, names).is_some());
-            // Both keys have the same metric name: the second one gets no metric.
-            assert!(come("honest?", TWO, 1, names).is_some() && come("honest!", TWO, 1, names).is_none());
-            assert!((70..=100).contains(&names.len()), "{}", names.len());
-        });
-    }
-
-    #[test]
-    fn metrics_that_another_account_introduced_stay() {
-        with(100, |fields, names| {
+    fn a_user_within_its_floor_gets_metrics_beside_a_hostile_one() {
+        with(1280, |fields, names| {
             let come =
                 |key: &str, account, now, names: &mut Dynamic| fields.item(Occurrence { key, account, now }, names);
             let user = come("user", ONE, 1, names);
-            assert_eq!(come("user", TWO, 1, names), user);
-            (0..1000).for_each(|n| _ = come(&format!("hostile{n}"), ONE, 2, names));
-            for host in 1..10 {
-                let account = Account::Host([10, 0, 0, host].into());
-                (0..100).for_each(|n| _ = come(&format!("host{host}_{n}"), account, 3, names));
-            }
-            assert_eq!(fields.find("user"), user);
-            // The account that was charged for the field no longer uses it.
-            assert_eq!(come("user", TWO, 9, names), user);
-            fields.forget(9, names);
-            assert_eq!((fields.find("user"), names.len()), (user, 1));
+            (0..2000).for_each(|n| _ = come(&format!("hostile{n}"), ONE, 1, names));
+            assert_eq!((names.len(), fields.left_out()), (650, 1351));
+            // A metric that another account introduced is used, and stays while it is.
+            assert_eq!(come("user", TWO, 3, names), user);
+            assert!((0..9).all(|n| come(&format!("honest{n}"), TWO, 3, names).is_some()));
+            // Both keys have the same metric name: the second one gets no metric.
+            assert!(come("honest?", TWO, 3, names).is_some() && come("honest!", TWO, 3, names).is_none());
+            fields.forget(3, names);
+            assert_eq!((fields.find("user"), names.len()), (user, 11));
             fields.forget(10, names);
-            assert_eq!((names.len(), fields.0.borrow().budget.accounts()), (0, 0));
+            assert_eq!((names.len(), fields.0.borrow().quota.used()), (0, 0));
         });
     }
 

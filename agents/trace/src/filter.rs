@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use pmda::Event;
+use pmda::limits::{Quota, Refused};
 use pmda::prelude::*;
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::fair::Fair;
 use crate::fields::Fields;
 use crate::limits::Account;
 use crate::records::{DURATION, KIND, PROCESS, TAG};
@@ -31,23 +31,27 @@ pub(crate) struct Filter {
     _token: Token,
 }
 
-/// Reservation of a filter in the budget of its account, released on drop.
+/// Reservation of a filter in the quota of its account, released on drop.
 #[derive(Debug)]
 pub(crate) struct Token {
-    filters: Rc<RefCell<Fair>>,
+    filters: Rc<RefCell<Quota<Account>>>,
     account: Account,
 }
 
 impl Token {
-    pub(crate) fn new(filters: &Rc<RefCell<Fair>>, account: Account) -> Token {
-        filters.borrow_mut().add(account, 1);
-        Token { filters: Rc::clone(filters), account }
+    /// Reserves a filter.
+    ///
+    /// # Errors
+    /// The account has no room for another filter.
+    pub(crate) fn new(filters: &Rc<RefCell<Quota<Account>>>, account: Account) -> Result<Token, Refused> {
+        filters.borrow_mut().try_add(&account, 1)?;
+        Ok(Token { filters: Rc::clone(filters), account })
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        self.filters.borrow_mut().remove(self.account, 1);
+        self.filters.borrow_mut().remove(&self.account, 1);
     }
 }
 
@@ -150,15 +154,15 @@ impl Test {
 mod tests {
     use super::*;
 
-    fn parse(text: &str, filters: &Rc<RefCell<Fair>>) -> Result<Filter, String> {
-        Filter::parse(text, Token::new(filters, Account::User(1)))
+    fn parse(text: &str, filters: &Rc<RefCell<Quota<Account>>>) -> Result<Filter, String> {
+        Filter::parse(text, Token::new(filters, Account::User(1)).unwrap())
     }
 
     #[test]
     fn conditions() {
-        let filters = Rc::new(RefCell::new(Fair::new(10, 10)));
+        let filters = Rc::new(RefCell::new(crate::limits::quota("filters", 10, 20)));
         let filter = parse("tag=look up; longer=0.01;user~^\\w+$;process=7", &filters).unwrap();
-        assert_eq!((filter.conditions.len(), filters.borrow().of(Account::User(1))), (4, 1));
+        assert_eq!((filter.conditions.len(), filters.borrow().used()), (4, 1));
         for bad in ["tag", "=x", "process=x", "longer=-1", "tag~("] {
             assert!(parse(bad, &filters).is_err(), "{bad}");
         }
@@ -173,12 +177,12 @@ mod tests {
         }
         drop(filter);
         // Filters that were dropped, or that could not be parsed, are released.
-        assert_eq!(filters.borrow().of(Account::User(1)), 0);
+        assert_eq!(filters.borrow().used(), 0);
     }
 
     #[test]
     fn filters_that_would_cost_much() {
-        let filters = Rc::new(RefCell::new(Fair::new(10, 10)));
+        let filters = Rc::new(RefCell::new(crate::limits::quota("filters", 10, 20)));
         for bad in [
             &"tag=x;".repeat(17),
             &format!("tag={}", "x".repeat(1024)),

@@ -14,25 +14,19 @@
 mod access;
 mod client;
 mod events;
-mod fair;
 mod fields;
 mod filter;
 mod limits;
 mod metrics;
 mod names;
 mod options;
-mod owners;
-mod peers;
 mod processes;
 mod records;
-mod rounds;
 mod search;
 mod server;
 mod shared_memory;
-mod shares;
 mod tag;
 mod tags;
-mod users;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -41,6 +35,7 @@ use std::time::Instant;
 use clap::FromArgMatches as _;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pmda::limits::Setting;
 use pmda::prelude::*;
 use pmda::{Features, PollSet, Sighup, Wake};
 use trace::protocol::Data;
@@ -48,7 +43,6 @@ use tracing::{debug, info, warn};
 
 use access::Access;
 use events::Events;
-use fair::LeftOut;
 use limits::{Account, Limits};
 use options::Options;
 use processes::Processes;
@@ -90,8 +84,8 @@ impl Agent for Trace {
         options::ask(setup);
         metrics::declare(setup, &options);
         shared_memory::declare(setup);
-        limits::declare(setup);
-        let limits = Limits::new(&options.limits);
+        limits::METRICS.declare(setup);
+        let limits = Setting::change(&options.limits, Limits::default());
         let events = Events::new(setup, &limits);
         let tags = Tags::new(Window::new(options.period, options.buckets.get()), limits.clone());
         let port = options.port()?;
@@ -140,8 +134,8 @@ impl Agent for Trace {
 
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
         match item {
+            _ if limits::is_own(item) => out.put(limits::METRICS.value(item, &self.left_out()).ok_or(Error::PMID)?),
             _ if shared_memory::is_own(item) => shared_memory::fetch(item, self.processes.as_ref(), out),
-            _ if limits::is_own(item) => limits::fetch(item, self.left_out(), out),
             _ if records::is_own(item) => self.events.fetch(item, out),
             _ => metrics::fetch(item, &self.tags, self.port, out),
         }
@@ -249,10 +243,11 @@ impl Trace {
     }
 
     fn left_out(&self) -> limits::Counts {
-        let of_server = |left_out: fn(&Server) -> &LeftOut| self.server.as_ref().map_or(0, |s| left_out(s).count());
+        let [connections, silent] = self.server.as_ref().map_or([0; 2], |s| [s.connected.refused(), s.silent.count()]);
         let [filters, fields] = self.events.left_out();
+        let [files, bad, memory] = self.processes.as_ref().map_or([0; 3], Processes::left_out);
         let Tags { names, values, .. } = &self.tags;
-        [of_server(|s| &s.refused), of_server(|s| &s.silent), names.count(), values.count(), filters, fields]
+        [connections, silent, names.refused(), values.count(), filters, fields, files, bad, memory]
     }
 
     /// Looks for new files, and reads all files if they are due.

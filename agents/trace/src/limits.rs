@@ -1,25 +1,31 @@
-//! Budgets of the agent: limits for each client, user or host, and for all together.
+//! The agent's limits: quotas for each user or host, and for all together.
 //!
-//! `README.md` has a table of the budgets, [`Limits`] has their defaults. Accounts share them fairly:
-//! [`Fair`](crate::fair::Fair). The framework has its own limits: [`FixedLimit`].
+//! `README.md` has a table of the limits, [`Limits`] has their defaults. The framework has its own limits:
+//! [`FixedLimit`](pmda::limits::FixedLimit).
 
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
-use pmda::limits::FixedLimit;
+use pmda::limits::{Caps, LimitMetric, LimitMetrics, Quota, Settable, Setter};
 use pmda::prelude::*;
 
-/// Account of a user or host, charged for the resources of its clients or files.
+/// Account of a user or host, charged for the resources of its files or clients.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Account {
-    /// A user of this host.
+    /// A user of this host, who has files or is a client of pmcd.
     User(u32),
-    /// Another host, or this host for clients whose user is unknown.
+    /// A host with TCP clients. All clients on this host have the account of `127.0.0.1`.
     Host(Ipv4Addr),
+}
+
+impl Account {
+    /// Returns the account of a TCP client. A client on this host may have any of the host's addresses.
+    pub(crate) fn of_client(client: Ipv4Addr, server: Ipv4Addr) -> Account {
+        Account::Host(if client.is_loopback() || client == server { Ipv4Addr::LOCALHOST } else { client })
+    }
 }
 
 impl fmt::Display for Account {
@@ -31,37 +37,43 @@ impl fmt::Display for Account {
     }
 }
 
-/// The limits of all budgets. `--limit NAME=NUMBER` changes one.
+/// The limits. `--limit NAME=NUMBER` changes one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
     /// TCP connections of all clients.
-    pub(crate) connections: usize,
-    /// TCP connections of one user or host.
-    pub(crate) connections_each: usize,
+    pub(crate) connections: u64,
+    /// TCP connections of one host.
+    pub(crate) connections_each: u64,
     /// Time in which a client must send its first PDU, complete a PDU, or read its acknowledgements.
     pub(crate) pdu_time: Duration,
     /// Time without a PDU after which a connection is closed.
     pub(crate) idle_time: Duration,
     /// Names of tags of all kinds, of up to 56 bytes each. A longer name counts as more than one.
-    pub(crate) names: usize,
+    pub(crate) names: u64,
     /// Names of tags that one user or host has introduced.
-    pub(crate) names_each: usize,
+    pub(crate) names_each: u64,
     /// Time without use after which a tag, or the metric of a field, is removed.
     pub(crate) forget_time: Duration,
     /// Files of processes on this host.
-    pub(crate) files: usize,
+    pub(crate) files: u64,
     /// Files of one user and its subordinate users.
-    pub(crate) files_each: usize,
+    pub(crate) files_each: u64,
     /// Number of files that stay open. Other files are opened each time they are read.
-    pub(crate) open_files: usize,
+    pub(crate) open_files: u64,
     /// Memory for the contents of files in bytes: of all files, of one user's files, and of one file.
-    pub(crate) memory: usize,
-    pub(crate) memory_each: usize,
-    pub(crate) file_memory: usize,
+    pub(crate) memory: u64,
+    pub(crate) memory_each: u64,
+    pub(crate) file_memory: u64,
     /// Metrics of fields of event records.
-    pub(crate) fields: usize,
+    pub(crate) fields: u64,
     /// Filters of event records.
-    pub(crate) filters: usize,
+    pub(crate) filters: u64,
+}
+
+/// Creates the quota of a limit. The floor is a part of the total such that 64 accounts have it.
+pub(crate) fn quota(what: &str, each: u64, all: u64) -> Quota<Account> {
+    let caps = Caps { each, all, floor: (all / 128).max(1) };
+    Quota::new(format!("{what}, at most {} of a user or host and {all} in all", each.min(all)), caps)
 }
 
 /// Whether this process runs only the agent.
@@ -76,151 +88,128 @@ impl Default for Limits {
     fn default() -> Limits {
         let (connections, open_files) = if ALONE.load(Relaxed) {
             let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
-            let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-            ((descriptors / 2).clamp(8, 16_384), (descriptors / 4).clamp(8, 4096))
+            ((descriptors / 2).clamp(8, 4096), (descriptors / 4).clamp(8, 4096))
         } else {
             (64, 64)
         };
         Limits {
             connections,
-            connections_each: connections,
+            connections_each: connections / 2,
             pdu_time: Duration::from_secs(60),
             idle_time: Duration::from_secs(24 * 3600),
-            names: 131_072,
-            names_each: 131_072,
+            names: 65_536,
+            names_each: 32_768,
             forget_time: Duration::from_secs(48 * 3600),
             files: 4096,
             files_each: 2048,
             open_files,
-            memory: 256 << 20,
-            memory_each: 64 << 20,
-            file_memory: 16 << 20,
+            memory: 64 << 20,
+            memory_each: 32 << 20,
+            file_memory: 8 << 20,
             fields: 1000,
             filters: 64,
         }
     }
 }
 
-/// `NAME=NUMBER`: a limit that differs from its default. Times are in seconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting {
-    set: Set,
-    value: u64,
+/// Times are in seconds.
+impl Settable for Limits {
+    const NAMES: &'static [(&'static str, Setter<Limits>)] = &[
+        ("connections", |limits, n| limits.connections = n),
+        ("connections-each", |limits, n| limits.connections_each = n),
+        ("pdu-time", |limits, n| limits.pdu_time = Duration::from_secs(n)),
+        ("idle-time", |limits, n| limits.idle_time = Duration::from_secs(n)),
+        ("names", |limits, n| limits.names = n),
+        ("names-each", |limits, n| limits.names_each = n),
+        ("forget-time", |limits, n| limits.forget_time = Duration::from_secs(n)),
+        ("files", |limits, n| limits.files = n),
+        ("files-each", |limits, n| limits.files_each = n),
+        ("open-files", |limits, n| limits.open_files = n),
+        ("memory", |limits, n| limits.memory = n),
+        ("memory-each", |limits, n| limits.memory_each = n),
+        ("file-memory", |limits, n| limits.file_memory = n),
+        ("fields", |limits, n| limits.fields = n),
+        ("filters", |limits, n| limits.filters = n),
+    ];
 }
 
-type Set = fn(&mut Limits, u64);
-
-/// The names that `--limit` accepts.
-const NAMES: [(&str, Set); 15] = [
-    ("connections", |limits, n| limits.connections = count(n)),
-    ("connections-each", |limits, n| limits.connections_each = count(n)),
-    ("pdu-time", |limits, n| limits.pdu_time = Duration::from_secs(n)),
-    ("idle-time", |limits, n| limits.idle_time = Duration::from_secs(n)),
-    ("names", |limits, n| limits.names = count(n)),
-    ("names-each", |limits, n| limits.names_each = count(n)),
-    ("forget-time", |limits, n| limits.forget_time = Duration::from_secs(n)),
-    ("files", |limits, n| limits.files = count(n)),
-    ("files-each", |limits, n| limits.files_each = count(n)),
-    ("open-files", |limits, n| limits.open_files = count(n)),
-    ("memory", |limits, n| limits.memory = count(n)),
-    ("memory-each", |limits, n| limits.memory_each = count(n)),
-    ("file-memory", |limits, n| limits.file_memory = count(n)),
-    ("fields", |limits, n| limits.fields = count(n)),
-    ("filters", |limits, n| limits.filters = count(n)),
-];
-
-fn count(n: u64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
-}
-
-impl FromStr for Setting {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Setting, String> {
-        let (name, value) = text.split_once('=').ok_or_else(|| format!("--limit {text}: NAME=NUMBER is expected"))?;
-        let known = NAMES.into_iter().find(|known| known.0 == name);
-        let (_, set) = known.ok_or_else(|| format!("--limit {text}: unknown limit"))?;
-        let value = value.parse::<u32>().map_err(|_| format!("--limit {text}: a number is expected"))?;
-        Ok(Setting { set, value: value.into() })
-    }
-}
-
-impl Limits {
-    /// Returns the default limits, with these changes.
-    pub(crate) fn new(settings: &[Setting]) -> Limits {
-        let mut limits = Limits::default();
-        settings.iter().for_each(|setting| (setting.set)(&mut limits, setting.value));
-        limits
-    }
-}
-
-/// Values of the metrics, in the order of [`METRICS`].
-pub(crate) type Counts = [u64; METRICS.len()];
+/// Values of the agent's own metrics, in the order of [`METRICS`].
+pub(crate) type Counts = [u64; OWN.len()];
 
 const CLUSTER: u16 = 4;
+/// Cluster of the metrics about files of processes, which began before the others.
+const OF_FILES: u16 = 3;
 
-/// Item of the first metric of the framework's limits.
-const FIXED: u16 = 16;
-
-/// The metrics below `control.limits`: name, one-line help, and help text.
-const METRICS: [(&str, &str, &str); 6] = [
-    (
-        "connections",
-        "Connections that were refused, or closed for another account",
-        "A user or host had as many connections as it may have. Or there were as many as the agent may have, and the\n\
-         account with most connections lost one to an account with fewer.",
-    ),
-    (
-        "silent",
-        "Connections that were closed after a time limit",
-        "Connections of hosts that have vanished, of clients that sent an incomplete PDU, and of idle clients.",
-    ),
-    (
-        "names",
-        "Trace events that were not counted because their tags were new, and removed tags",
-        "A user or host had introduced as many tags as it may, or lost tags to an account with fewer.",
-    ),
-    (
-        "values",
-        "Trace events that were not counted because their values were invalid",
-        "Values that are not finite, transactions longer than 366 days, and impossible numbers in files of processes.",
-    ),
-    ("filters", "Filters of event records that were refused", "A user had set as many filters as it may."),
-    (
-        "fields",
-        "Fields of event records without a metric of their own",
-        "A user or host had introduced as many fields as it may. Their values are in trace.event.param.field.",
-    ),
-];
-
-pub(crate) fn declare(setup: &mut Setup) {
-    let prefix = format!("{}.control.limits", setup.name());
-    let mut limit = |item, name: &str, oneline, text| {
-        let metric = setup.metric(format!("{prefix}.{name}"), Item::new(CLUSTER, item), Type::U64);
-        metric.counter().units(Units::COUNT).help(oneline, text);
-    };
-    for (item, (name, oneline, text)) in (0..).zip(METRICS) {
-        limit(item, name, oneline, text);
-    }
-    for (item, fixed) in (FIXED..).zip(FixedLimit::ALL) {
-        limit(item, fixed.name(), "What a limit of the framework has left out", fixed.help());
-    }
-}
+/// The metrics below `control.limits`.
+pub(crate) const METRICS: LimitMetrics = LimitMetrics::new(&OWN, Item::new(CLUSTER, 16));
 
 pub(crate) fn is_own(item: Item) -> bool {
-    item.cluster() == CLUSTER
+    item.cluster() == CLUSTER || (item.cluster() == OF_FILES && item.item() >= 3)
 }
 
-pub(crate) fn fetch(item: Item, counts: Counts, out: &mut Values<'_>) -> Result {
-    let fixed = item.item().checked_sub(FIXED).and_then(|at| FixedLimit::ALL.get(usize::from(at)));
-    match fixed {
-        Some(fixed) => out.put(fixed.exceeded()),
-        None => out.put(*counts.get(usize::from(item.item())).ok_or(Error::PMID)?),
-    }
-}
+const OWN: [LimitMetric; 9] = [
+    LimitMetric {
+        item: Item::new(CLUSTER, 0),
+        name: "connections",
+        oneline: "Connections that were refused",
+        help: "A host had as many connections as it may have, or all hosts together had.",
+    },
+    LimitMetric {
+        item: Item::new(CLUSTER, 1),
+        name: "silent",
+        oneline: "Connections that were closed after a time limit",
+        help: "Connections of hosts that have vanished, of clients that sent an incomplete PDU, and of idle clients.",
+    },
+    LimitMetric {
+        item: Item::new(CLUSTER, 2),
+        name: "names",
+        oneline: "Trace events that were not counted because their tags were new",
+        help: "A user or host had introduced as many tags as it may, or all together had.",
+    },
+    LimitMetric {
+        item: Item::new(CLUSTER, 3),
+        name: "values",
+        oneline: "Trace events that were not counted because their values were invalid",
+        help: "Values that are not finite, transactions longer than 366 days, and impossible numbers in files of processes.",
+    },
+    LimitMetric {
+        item: Item::new(CLUSTER, 4),
+        name: "filters",
+        oneline: "Filters of event records that were refused",
+        help: "A user had set as many filters as it may, or all together had.",
+    },
+    LimitMetric {
+        item: Item::new(CLUSTER, 5),
+        name: "fields",
+        oneline: "Fields of event records without a metric of their own",
+        help: "A user or host had introduced as many fields as it may, or all together had. Their values are in\n\
+               trace.event.param.field.",
+    },
+    LimitMetric {
+        item: Item::new(OF_FILES, 3),
+        name: "files",
+        oneline: "Files of processes that are not read",
+        help: "A user has more files than the limits files and files-each allow. The log has the user.",
+    },
+    LimitMetric {
+        item: Item::new(OF_FILES, 4),
+        name: "bad_files",
+        oneline: "Files that are ignored",
+        help: "They are not trace files, are damaged, or name a process of another user. The log has their names.",
+    },
+    LimitMetric {
+        item: Item::new(OF_FILES, 5),
+        name: "memory",
+        oneline: "Tags, and sums of tags, for which there was no memory",
+        help: "A file has more of them than the limits memory, memory-each and file-memory allow. They are counted once\n\
+               there is room. The log has the user.",
+    },
+];
 
 #[cfg(test)]
 mod tests {
+    use pmda::limits::Setting;
+
     use super::*;
 
     #[test]
@@ -232,9 +221,21 @@ mod tests {
     fn settings_change_the_defaults() {
         let settings = ["names=7", "idle-time=60"].map(|text| text.parse().unwrap());
         let expected = Limits { names: 7, idle_time: Duration::from_secs(60), ..Limits::default() };
-        assert_eq!(Limits::new(&settings), expected);
-        for bad in ["names", "names=", "names=-1", "names=many", "fish=1"] {
-            assert!(bad.parse::<Setting>().unwrap_err().starts_with("--limit "), "{bad}");
-        }
+        assert_eq!(Setting::change(&settings, Limits::default()), expected);
+        assert!("fish=1".parse::<Setting<Limits>>().unwrap_err().contains("connections, connections-each, pdu-time"));
+    }
+
+    #[test]
+    fn sixty_four_accounts_have_a_floor_whatever_others_use() {
+        let Limits { names, files, memory, .. } = Limits::default();
+        assert_eq!([names, files, memory].map(|all| quota("", all, all).caps().floors()), [64; 3]);
+    }
+
+    #[test]
+    fn clients_of_this_host_have_one_account() {
+        let [own, other] = ["192.0.2.1", "192.0.2.7"].map(|host: &str| host.parse().unwrap());
+        let local = Account::Host(Ipv4Addr::LOCALHOST);
+        assert_eq!([[127, 1, 2, 3].into(), own].map(|client| Account::of_client(client, own)), [local; 2]);
+        assert_eq!(Account::of_client(other, own), Account::Host(other));
     }
 }

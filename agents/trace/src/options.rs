@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::{Args, Command};
+use pmda::limits::Setting;
 use pmda::pmapi::{Units, interval};
 use pmda::{Setup, Start};
 use tracing::warn;
 
 use crate::access::Spec;
-use crate::limits::Setting;
+use crate::limits::Limits;
 
 /// Usage message. Its lines have the same order as those of PCP's agent, so that `qa/run` can replace each line.
 pub(crate) const USAGE: &str = "\
@@ -36,7 +37,7 @@ pub(crate) struct Options {
     #[arg(short = 'A', allow_hyphen_values = true)]
     pub(crate) access: Vec<Spec>,
     #[arg(long = "limit", value_name = "NAME=NUMBER", allow_hyphen_values = true)]
-    pub(crate) limits: Vec<Setting>,
+    pub(crate) limits: Vec<Setting<Limits>>,
     #[arg(short = 'I', value_parser = port, allow_hyphen_values = true)]
     port: Option<u16>,
     #[arg(short = 'N', value_parser = buckets, default_value = "5", allow_hyphen_values = true)]

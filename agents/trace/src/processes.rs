@@ -1,7 +1,7 @@
 //! Processes that trace through shared memory: finds their files, reads them, and removes those of exited processes.
 //!
-//! Any user can put any file into the directory. So a file costs memory only for its contents, and each user has a
-//! share of files, memory and time.
+//! Any user can put any file into the directory. So a file costs memory only for its contents, each user has a quota of
+//! files and of memory, and users take turns when there is no time to read all files.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::Inotify;
 use nix::sys::stat::FileStat;
-use pmda::limits::processor_time;
+use pmda::limits::{Accounts, Quota, processor_time};
 use trace::shared_memory::{Claim, ReadError, Reader};
 use tracing::{debug, info, warn};
 
 use crate::events::Events;
-use crate::limits::{Account, Limits};
-use crate::owners::{Files, Owners};
-use crate::rounds::PASS;
+use crate::limits::{self, Account, Limits};
 use crate::search::{Name, STALE, Search, is_hidden};
 use crate::tags::Tags;
 
@@ -28,6 +26,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const OFTEN: Duration = Duration::from_millis(50);
 /// Interval after a pass that did not reach all files in its time.
 const LEFT: Duration = Duration::from_millis(100);
+/// Processor time of a pass over the files. Files that are not reached are read in the next pass.
+const PASS: Duration = Duration::from_millis(12);
 /// Intervals of checks for exited processes, and of listings of the directory.
 const ALIVE: Duration = Duration::from_secs(1);
 const LISTED: Duration = Duration::from_secs(1);
@@ -44,6 +44,8 @@ pub(crate) struct Processes {
     /// Time of the last listing of the directory.
     listed: Option<Instant>,
     missed: u64,
+    /// Number of passes over the files so far.
+    passes: u64,
 }
 
 /// Known files of processes.
@@ -51,10 +53,20 @@ pub(crate) struct Processes {
 struct Table {
     /// Files by identity, because their users may rename them.
     files: HashMap<Identity, Entry>,
-    owners: Owners,
+    /// The users that are charged for files.
+    accounts: Accounts,
+    /// Files, and bytes of their contents in memory.
+    count: Quota<Account>,
+    memory: Quota<Account>,
+    /// Memory for one file, in bytes.
+    file_memory: u64,
+    /// Files of each account beyond the limits, in the current listing of the directory and in the previous one.
+    refused: [HashMap<Account, u64>; 2],
+    /// Files that are not valid, or name a process of another user.
+    bad: u64,
     /// Number of files that stay open between reads, and its limit.
-    open: usize,
-    most_open: usize,
+    open: u64,
+    most_open: u64,
 }
 
 #[derive(Debug)]
@@ -84,9 +96,10 @@ struct Read {
     looked: Option<Instant>,
     missed: u64,
     left_out: u64,
-    /// The rounds of its user in which its sums were last read, and in which its records were.
-    sums: u64,
-    records: u64,
+    /// Bytes of memory for which the user is charged.
+    charged: u64,
+    /// The pass in which the file was last read.
+    pass: u64,
     /// The file existed when the agent started. Its contents count in totals, but not in rates.
     old: bool,
 }
@@ -99,9 +112,18 @@ type Stamp = (i64, i64);
 impl Processes {
     pub(crate) fn open(path: PathBuf, base: PathBuf, limits: &Limits) -> io::Result<Processes> {
         let search = Search::open(path, base)?;
-        let (files, owners) = (HashMap::new(), Owners::new(limits));
-        let table = Table { files, owners, open: 0, most_open: limits.open_files };
-        Ok(Processes { search, table, read: Instant::now(), is_left: false, listed: None, missed: 0 })
+        let table = Table {
+            files: HashMap::new(),
+            accounts: Accounts::new(),
+            count: limits::quota("files of processes", limits.files_each, limits.files),
+            memory: limits::quota("bytes of memory for files", limits.memory_each, limits.memory),
+            file_memory: limits.file_memory,
+            refused: Default::default(),
+            bad: 0,
+            open: 0,
+            most_open: limits.open_files,
+        };
+        Ok(Processes { search, table, read: Instant::now(), is_left: false, listed: None, missed: 0, passes: 0 })
     }
 
     /// Readable when there is a new file. `None` while looking for new files is suspended.
@@ -139,9 +161,10 @@ impl Processes {
         self.missed
     }
 
-    /// Returns the counts of what budgets have left out.
-    pub(crate) fn left_out(&self) -> &Files {
-        &self.table.owners.left_out
+    /// Returns the numbers of files beyond the limits, of invalid files, and of tags and sums for which there was no memory.
+    pub(crate) fn left_out(&self) -> [u64; 3] {
+        let Table { count, bad, memory, .. } = &self.table;
+        [count.refused(), *bad, memory.refused()]
     }
 
     /// Looks for new files, and reads all files if they are due.
@@ -172,34 +195,40 @@ impl Processes {
         // Trace events since the last read happened, on average, in the middle of that time.
         let when = self.read + (now - self.read) / 2;
         self.read = now;
-        let Table { files, owners, .. } = &mut self.table;
-        owners.begin(now);
-        let (start, mut is_time, mut ended) = (processor_time(), true, Vec::new());
-        for (identity, account, name, read) in in_turn(files, owners) {
-            if !owners.owner(account).sums.has_turn(&mut read.sums, is_time) {
+        self.passes += 1;
+        let Table { files, memory, file_memory, .. } = &mut self.table;
+        let (start, mut ended) = (processor_time(), Vec::new());
+        self.is_left = false;
+        for (identity, account, name, read) in in_turn(files) {
+            if processor_time().saturating_sub(start) > PASS {
+                self.is_left = true;
+                break;
+            }
+            read.pass = self.passes;
+            let room = memory.room(&account).saturating_add(read.charged).min(*file_memory);
+            read.reader.limit_memory(usize::try_from(room).unwrap_or(usize::MAX));
+            if !read.open(&self.search, name) {
                 continue;
             }
-            let before = read.reader.memory();
-            read.reader.limit_memory(owners.memory(account, before));
-            let owner = owners.owner(account);
-            // Opening a file and looking for its process may take longer than reading it, and is charged as well.
-            let outcome = owner.sums.spend(|| {
-                let is_open = read.open(&self.search, name);
-                is_open.then(|| (read.read_sums(account, when, tags), read.reader.is_ended() || read.is_abandoned(now)))
+            // A process that has exited before this writes no more. Its file is read for the last time, and removed below.
+            let is_abandoned = read.is_abandoned(now);
+            let done = read.read_sums(account, when, tags);
+            let done = done.and_then(|missed| {
+                events.read(account, &mut read.reader, read.process)?;
+                Ok(missed)
             });
-            is_time = is_time && processor_time().saturating_sub(start) <= PASS;
-            let Some((mut done, has_ended)) = outcome else { continue };
-            // The records of an exited process are read now, because its file is removed below.
-            if done.is_ok() && (owner.records.has_turn(&mut read.records, is_time) || has_ended) {
-                done = owner.records.spend(|| events.read(account, &mut read.reader, read.process)).and(done);
+            let has_ended = is_abandoned || read.reader.is_ended();
+            // The reader may exceed its limit by a little.
+            let bytes = (read.reader.memory() as u64).min(room);
+            if memory.try_exchange(&account, read.charged, bytes).is_ok() {
+                read.charged = bytes;
             }
-            owners.charge(account, before, read.reader.memory());
             match done {
                 Ok(missed) => {
                     self.missed = self.missed.saturating_add(missed);
                     let more = read.more_left_out();
                     if more > 0 {
-                        owners.left_out.memory.add(account, more);
+                        memory.refuse(&account, more);
                     }
                 }
                 Err(e) if e.is_passing() => debug!("{}: {e}: retried later", Path::new(name).display()),
@@ -211,8 +240,6 @@ impl Processes {
                 read.reader.close();
             }
         }
-        self.is_left = !is_time;
-        self.table.owners.left_out.memory.flush();
         for (identity, error) in ended {
             match error {
                 Some(e) => self.table.leave(&self.search, identity, &e),
@@ -223,23 +250,31 @@ impl Processes {
     }
 }
 
-/// Returns the files to read, beginning with users who need little time.
-fn in_turn<'a>(
-    files: &'a mut HashMap<Identity, Entry>,
-    owners: &mut Owners,
-) -> Vec<(Identity, Account, &'a OsStr, &'a mut Read)> {
-    let mut files: Vec<_> = files
+/// A file to read.
+type ToRead<'a> = (Identity, Account, &'a OsStr, &'a mut Read);
+
+/// Returns the files to read: one of each user, then a second one of each, and so on. The files of a user that were read
+/// longest ago come first. So a user's files wait for at most as many files of each other user.
+fn in_turn(files: &mut HashMap<Identity, Entry>) -> impl Iterator<Item = ToRead<'_>> {
+    let mut to_read: Vec<ToRead<'_>> = files
         .iter_mut()
         .filter_map(|(identity, Entry { name, account, file, .. })| match file {
-            Found::Read(read) => {
-                let before = owners.owner(*account).sums.before();
-                Some((before, (*identity, *account, name.as_os_str(), &mut **read)))
-            }
+            Found::Read(read) => Some((*identity, *account, name.as_os_str(), &mut **read)),
             Found::Left(_) => None,
         })
         .collect();
-    files.sort_by_key(|(before, _)| *before);
-    files.into_iter().map(|(_, file)| file).collect()
+    to_read.sort_by_key(|(.., read)| read.pass);
+    let mut turns: HashMap<Account, u32> = HashMap::new();
+    let mut to_read: Vec<(u32, ToRead<'_>)> = to_read
+        .into_iter()
+        .map(|file| {
+            let turn = turns.entry(file.1).or_default();
+            *turn += 1;
+            (*turn, file)
+        })
+        .collect();
+    to_read.sort_by_key(|(turn, _)| *turn);
+    to_read.into_iter().map(|(_, file)| file)
 }
 
 impl Table {
@@ -272,39 +307,48 @@ impl Table {
                 }
             }
         }
-        let account = self.owners.account(stat.st_uid);
-        if !self.owners.add_file(account, is_listed) {
+        let account = Account::User(self.accounts.charged(stat.st_uid));
+        if self.count.check(&account, 1).is_err() {
+            if is_listed {
+                *self.refused[0].entry(account).or_default() += 1;
+            }
             return;
         }
         match Read::new(search, &name, identity, is_listed && search.listings == 1) {
             Ok(mut read) => {
                 debug!("process {}: {}", read.reader.process().pid, Path::new(&name).display());
                 read.stays_open = self.open < self.most_open;
-                self.open += usize::from(read.stays_open);
+                self.open += u64::from(read.stays_open);
                 if !read.stays_open {
                     read.reader.close();
                 }
-                self.owners.charge(account, 0, read.reader.memory());
-                let file = Found::Read(Box::new(read));
-                self.files.insert(identity, Entry { name, account, listing: search.listings, file });
+                self.insert(
+                    identity,
+                    Entry { name, account, listing: search.listings, file: Found::Read(Box::new(read)) },
+                );
             }
             // The next listing handles it again.
             Err(e) if e.is_passing() || search.look_at(&name).is_err() => {
-                self.owners.remove_file(account);
                 debug!("{}: {e}: retried later", Path::new(&name).display());
             }
             Err(e) => {
                 let file = Found::Left(stamp(&stat));
-                self.files.insert(identity, Entry { name, account, listing: search.listings, file });
+                self.insert(identity, Entry { name, account, listing: search.listings, file });
                 self.say_bad(identity, &e);
             }
         }
     }
 
+    fn insert(&mut self, identity: Identity, entry: Entry) {
+        // `see` has checked that there is room.
+        let _ = self.count.try_add(&entry.account, 1);
+        self.files.insert(identity, entry);
+    }
+
     fn say_bad(&mut self, identity: Identity, e: &ReadError) {
         let Some(Entry { name, account, .. }) = self.files.get(&identity) else { return };
         warn!(source = %account, "{}: {e}: file of {account} is ignored", Path::new(name).display());
-        self.owners.left_out.bad += 1;
+        self.bad += 1;
     }
 
     /// Forgets files that no longer have a name. Open files are kept, and read until their process exits.
@@ -314,21 +358,28 @@ impl Table {
         });
         let gone: Vec<_> = gone.map(|(identity, _)| *identity).collect();
         gone.into_iter().for_each(|identity| self.forget(identity));
-        self.owners.end_listing();
+        let [now, before] = &mut self.refused;
+        for (account, refused) in &*now {
+            let more = refused.saturating_sub(before.get(account).copied().unwrap_or(0));
+            if more > 0 {
+                self.count.refuse(account, more);
+            }
+        }
+        *before = std::mem::take(now);
     }
 
     /// Releases the memory and the descriptor of a file that is no longer read.
     fn give_back(&mut self, account: Account, file: &Found) {
         if let Found::Read(read) = file {
-            self.owners.charge(account, read.reader.memory(), 0);
-            self.open -= usize::from(read.stays_open);
+            self.memory.remove(&account, read.charged);
+            self.open -= u64::from(read.stays_open);
         }
     }
 
     fn forget(&mut self, identity: Identity) {
         if let Some(Entry { account, file, .. }) = self.files.remove(&identity) {
             self.give_back(account, &file);
-            self.owners.remove_file(account);
+            self.count.remove(&account, 1);
         }
     }
 
@@ -377,7 +428,7 @@ impl Read {
             Claim::Unknown => 0,
             Claim::Foreign => return Err(ReadError::Damaged("it names a process of another user")),
         };
-        Ok(Read { reader, stays_open: false, process, looked: None, missed: 0, left_out: 0, sums: 0, records: 0, old })
+        Ok(Read { reader, stays_open: false, process, looked: None, missed: 0, left_out: 0, charged: 0, pass: 0, old })
     }
 
     /// Opens the file if it is not open. Returns false if the name now belongs to another file. A listing then finds

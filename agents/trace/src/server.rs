@@ -10,23 +10,22 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::socket::sockopt::{KeepAlive, RcvBuf, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpUserTimeout};
 use nix::sys::socket::{Backlog, listen, setsockopt};
 use pmda::Sighup;
+use pmda::limits::{Quota, Refusals};
 use trace::Failure;
 use trace::protocol::{self, Data};
 use tracing::{debug, info, warn};
 
 use crate::access::Access;
 use crate::client::{Client, Left, Turn, Waits};
-use crate::fair::{LeftOut, Room};
-use crate::limits::{Account, Limits};
-use crate::peers::Peers;
-use crate::shares::Shares;
+use crate::limits::{self, Account, Limits};
 
 /// Size of a client's receive buffer in the kernel, in bytes. It includes the overhead of small segments.
 const BUFFER: usize = 1 << 20;
 /// Largest number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Largest number of clients served before pmcd, and the longest time until pmcd is served.
-const CLIENTS: usize = 64;
+/// Number of ready clients that are polled at a time. The kernel then puts them behind those that wait.
+const CLIENTS: usize = 8;
+/// Longest time until pmcd is served, apart from the turns of the last clients.
 const TIME: Duration = Duration::from_millis(4);
 /// Pause between two rounds of asynchronous clients, so that many small PDUs are read together.
 const GATHER: Duration = Duration::from_millis(2);
@@ -59,8 +58,8 @@ pub(crate) struct Server {
     /// End of the pause of asynchronous clients.
     resting: Option<Instant>,
     access: Access,
-    peers: Peers,
-    shares: Shares,
+    /// Open connections by host.
+    pub(crate) connected: Quota<Account>,
     limits: Limits,
     clients: Vec<Option<Client>>,
     free: Vec<usize>,
@@ -69,16 +68,14 @@ pub(crate) struct Server {
     told: Option<Instant>,
     buffer: Box<[u8]>,
     acks: Vec<u8>,
-    woken: Vec<(Account, usize)>,
     pid: u32,
     start: Instant,
     /// Seconds since the start, the end of the current second, and the earliest time limit of a client.
     now: u32,
     next_second: Instant,
     look: u32,
-    /// Connections that were refused, and connections that were closed after a time limit.
-    pub(crate) refused: LeftOut,
-    pub(crate) silent: LeftOut,
+    /// Connections that were closed after a time limit.
+    pub(crate) silent: Refusals<Account>,
 }
 
 /// Whether all ready clients were served.
@@ -115,22 +112,19 @@ impl Server {
             hangups,
             resting: None,
             access,
-            peers: Peers::new(),
-            shares: Shares::new(&limits),
+            connected: limits::quota("connections", limits.connections_each, limits.connections),
             clients: Vec::new(),
             free: Vec::new(),
             paused: None,
             told: None,
             buffer: Turn::buffer(),
             acks: Vec::new(),
-            woken: Vec::new(),
             pid: std::process::id(),
             start,
             now: 0,
             next_second: start,
             look: u32::MAX,
-            refused: LeftOut::new(format_args!("connections, at most {} in all", limits.connections)),
-            silent: LeftOut::new("connections that were silent too long"),
+            silent: Refusals::new("connections that were silent too long"),
             limits,
         })
     }
@@ -148,10 +142,9 @@ impl Server {
 
     /// Returns the time at which `serve_due` is due next.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let round = self.is_round_over().then_some(self.start);
         let look = self.start.checked_add(Duration::from_secs(u64::from(self.look) + 1));
         let look = look.filter(|_| self.look != u32::MAX);
-        [self.paused, self.resting, round, look].into_iter().flatten().min()
+        [self.paused, self.resting, look].into_iter().flatten().min()
     }
 
     /// Returns the number of connections.
@@ -159,24 +152,21 @@ impl Server {
         self.clients.len() - self.free.len()
     }
 
-    /// Accepts clients, and serves those that wait for acknowledgements. Bounded by [`CLIENTS`] and [`TIME`].
+    /// Accepts clients, and serves those that wait for acknowledgements. Bounded by [`TIME`].
     pub(crate) fn serve_prompt(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         self.serve(now, |server| &server.prompt, add);
     }
 
-    /// Serves asynchronous clients. Bounded by [`CLIENTS`] and [`TIME`].
+    /// Serves asynchronous clients. Bounded by [`TIME`].
     pub(crate) fn serve_later(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         let served = self.serve(now, |server| &server.later, add);
         self.resting = (served == Served::All).then(|| Instant::now() + GATHER);
     }
 
-    /// Handles timers: the end of a pause, the next round, and time limits of clients.
+    /// Handles timers: the end of a pause, and time limits of clients.
     pub(crate) fn serve_due(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         if self.paused.is_some_and(|until| until <= now) {
             self.resume();
-        }
-        if self.is_round_over() {
-            self.next_round();
         }
         if self.resting.is_some_and(|until| until <= now) {
             self.serve_later(now, add);
@@ -187,19 +177,12 @@ impl Server {
         }
     }
 
-    /// Returns whether the round is over: clients rest, and no asynchronous client is left to serve in this round.
-    fn is_round_over(&self) -> bool {
-        self.shares.is_resting() && self.resting.is_none()
-    }
-
     fn set_now(&mut self, now: Instant) {
         if now < self.next_second {
             return;
         }
         self.now = u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX);
         self.next_second = self.start + Duration::from_secs(u64::from(self.now) + 1);
-        self.refused.flush();
-        self.silent.flush();
     }
 
     fn serve(
@@ -208,49 +191,30 @@ impl Server {
         which: impl Fn(&Server) -> &Epoll,
         add: &mut impl FnMut(Account, &Data<'_>),
     ) -> Served {
-        let mut events = [EpollEvent::empty(); CLIENTS];
-        let ready = which(self).wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
-        if ready == 0 {
-            self.next_round();
-            return Served::Nothing;
-        }
-        self.set_now(start);
-        let (mut begin, end) = (start, start + TIME);
-        let mut more = ready == events.len();
-        for event in events.iter().take(ready) {
-            if begin > end {
-                // pmcd must not wait for the other clients. They are served the next time.
-                more = true;
-                break;
+        let (mut events, mut served) = ([EpollEvent::empty(); CLIENTS], Served::Nothing);
+        loop {
+            let ready = which(self).wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+            if ready == 0 {
+                return if served == Served::Nothing { Served::Nothing } else { Served::All };
             }
-            let account = match event.data() {
-                LISTENER => {
-                    self.accept();
-                    None
+            self.set_now(start);
+            let mut more = ready == events.len();
+            for event in events.iter().take(ready) {
+                match event.data() {
+                    LISTENER => self.accept(),
+                    HANGUP => self.show(),
+                    place => more |= self.turn(place as usize, add),
                 }
-                HANGUP => {
-                    self.show();
-                    None
-                }
-                place => {
-                    let account = self.client(place as usize).map(|client| client.account);
-                    more |= self.turn(place as usize, add);
-                    account
-                }
-            };
-            // A single ready client takes no time from others.
-            if ready > 1 {
-                let end = Instant::now();
-                if let Some(account) = account {
-                    self.shares.spend(account, end - begin);
-                }
-                begin = end;
+            }
+            if !more {
+                return Served::All;
+            }
+            served = Served::Part;
+            // pmcd must not wait for the other clients. They are served the next time.
+            if start.elapsed() > TIME {
+                return served;
             }
         }
-        if !more {
-            self.next_round();
-        }
-        if more { Served::Part } else { Served::All }
     }
 
     fn client(&self, place: usize) -> Option<&Client> {
@@ -299,7 +263,7 @@ impl Server {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let SocketAddr::V4(own) = stream.local_addr()? else { return Ok(()) };
-        let account = self.peers.account(address, own);
+        let account = Account::of_client(host, *own.ip());
         let admitted = self.admit(host, account);
         let code = admitted.as_ref().map_or_else(code, |()| protocol::VERSION);
         // The send buffer of a new connection has room for this.
@@ -315,47 +279,32 @@ impl Server {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, place as u64);
         if let Err(e) = greeted.and_then(|()| Ok(self.prompt.add(&stream, event)?)) {
             self.access.disconnect(host);
+            self.connected.remove(&account, 1);
             self.free.push(place);
             return Err(e);
         }
         debug!("client {host}: new connection");
         let due = self.now.saturating_add(u32::try_from(self.limits.pdu_time.as_secs()).unwrap_or(u32::MAX));
         self.look = self.look.min(due);
-        self.shares.connect(account);
         if let Some(free) = self.clients.get_mut(place) {
             *free = Some(Client::new(stream, host, account, due));
         }
         Ok(())
     }
 
-    /// Counts a connection for its host, if the client may connect. May close a connection of the account that has
-    /// most.
+    /// Counts a connection for its host, if the client may connect.
     fn admit(&mut self, host: Ipv4Addr, account: Account) -> Result<(), Failure> {
         self.access.connect(host)?;
-        let room = self.shares.room(account);
-        if let Room::From(largest, _) = room {
-            let newest = self.clients.iter().rposition(|c| c.as_ref().is_some_and(|c| c.account == largest));
-            if let Some(place) = newest {
-                self.leave(place, &Left::GaveWay);
-            }
-            self.refused.add(largest, 1);
-        }
-        if room == Room::None {
+        self.connected.try_add(&account, 1).map_err(|_| {
             self.access.disconnect(host);
-            self.refused.add(account, 1);
-            return Err(Failure::ConnLimit);
-        }
-        Ok(())
+            Failure::ConnLimit
+        })
     }
 
     /// Serves the client at `place`, if it still exists. Returns true when it has sent more.
     fn turn(&mut self, place: usize, add: &mut impl FnMut(Account, &Data<'_>)) -> bool {
         let Some(Some(client)) = self.clients.get_mut(place) else { return false };
-        let (account, before) = (client.account, client.waits());
-        if self.shares.has_had_its_time(account) {
-            self.rest(place);
-            return false;
-        }
+        let before = client.waits();
         let Server { buffer, acks, pid, now, limits, .. } = self;
         let mut turn = Turn { buffer, acks, pid: *pid, now: *now, limits };
         let done = client.turn(&mut turn, add);
@@ -371,37 +320,6 @@ impl Server {
             self.leave(place, &left);
             false
         })
-    }
-
-    /// Excludes a client from polling until a later round.
-    #[cold]
-    fn rest(&mut self, place: usize) {
-        let Some(Some(client)) = self.clients.get_mut(place) else { return };
-        let epoll = if client.waits() == Waits::ForLater { &self.later } else { &self.prompt };
-        if epoll.delete(&client.stream).is_ok() {
-            client.rests = true;
-            let account = client.account;
-            self.shares.rest(account, place);
-        }
-    }
-
-    /// Begins a round. Every account may use its time again.
-    fn next_round(&mut self) {
-        let mut woken = std::mem::take(&mut self.woken);
-        self.shares.next_round(&mut woken);
-        for (account, place) in woken.drain(..) {
-            let Some(Some(client)) = self.clients.get_mut(place) else { continue };
-            // The index may belong to another client by now.
-            if client.account != account || !std::mem::take(&mut client.rests) {
-                continue;
-            }
-            let waits = client.waits();
-            let epoll = if waits == Waits::ForLater { &self.later } else { &self.prompt };
-            if let Err(e) = epoll.add(&client.stream, event(place, waits)) {
-                self.leave(place, &Left::Failed(e.into()));
-            }
-        }
-        self.woken = woken;
     }
 
     fn wait_for(&self, place: usize, before: Waits, after: Waits) -> Result<(), Left> {
@@ -426,8 +344,9 @@ impl Server {
             }
             let is_due = self.is_due(place);
             let Some(client) = self.client(place) else { continue };
-            if is_due && !client.rests {
-                self.silent.add(client.account, 1);
+            if is_due {
+                let account = client.account;
+                self.silent.add(&account, 1);
                 self.leave(place, &Left::Silent);
             } else {
                 self.look = self.look.min(client.due.max(self.now));
@@ -447,11 +366,10 @@ impl Server {
             Left::Nonsense(e) => debug!("client {}: bogus PDU read: {e}", client.host),
             Left::Ack => debug!("client {}: an ACK PDU, expected data", client.host),
             Left::Silent => debug!("client {}: silent too long", client.host),
-            Left::GaveWay => debug!("client {}: closed to make room for another account", client.host),
         }
         self.asynchronous -= usize::from(client.waits() == Waits::ForLater);
         self.access.disconnect(client.host);
-        self.shares.disconnect(client.account);
+        self.connected.remove(&client.account, 1);
         self.free.push(place);
         // The descriptor must be free before `resume`.
         drop(client);

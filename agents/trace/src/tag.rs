@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use trace::protocol::Kind;
 use trace::shared_memory::Change;
 
+use crate::limits::Account;
 use crate::names::shown;
-use crate::users::Users;
 
 /// Longest duration of a transaction, in seconds: 366 days. A longer one would make the total of all clients useless.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
@@ -23,7 +23,10 @@ pub(crate) struct Tag {
     pub(crate) bytes: Box<[u8]>,
     /// The exported name, if it differs from `bytes`.
     shown: Option<Box<str>>,
-    pub(crate) users: Users,
+    /// Account that introduced the tag, and is charged for its name.
+    pub(crate) account: Account,
+    /// Time of the last trace event, in seconds since the agent's start.
+    pub(crate) used: u32,
     /// Whether the tag has had a trace event since the last reset.
     pub(crate) active: bool,
     pub(crate) count: u64,
@@ -131,13 +134,13 @@ pub(crate) fn plausible_change(kind: Kind, change: &Change, now: u64, is_first: 
 }
 
 impl Tag {
-    pub(crate) fn new(number: u32, bytes: &[u8], users: Users) -> Tag {
+    pub(crate) fn new(account: Account, bytes: &[u8]) -> Tag {
         let shown = shown(bytes);
         let shown = (shown.as_bytes() != bytes).then(|| shown.into());
         let buckets = VecDeque::new();
         let (count, total, rest, last, when) = (0, 0.0, 0.0, 0.0, 0);
         let bytes = bytes.into();
-        Tag { number, bytes, shown, users, active: false, count, total, rest, last, when, buckets }
+        Tag { number: 0, bytes, shown, account, used: 0, active: false, count, total, rest, last, when, buckets }
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -1,22 +1,22 @@
-//! The tags of all kinds, with budgets of names for each account.
+//! The tags of all kinds, with a quota of names for each account.
 //!
 //! While the agent runs, a tag's number is not reused for another tag of its kind, because archives may contain it.
 //! After a reset, a tag is not exported until its next trace event, and then has the same number. A tag that was not
-//! used for `forget-time` is removed, and gets a new number at its next trace event.
+//! used for `forget-time` is removed, and gets a new number at its next trace event. A name is charged to the account that
+//! introduced it; every account can use it.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use hashbrown::hash_map::Entry;
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashTable};
+use pmda::limits::{Quota, Refusals};
 use pmda::prelude::*;
 use trace::protocol::{Data, Kind};
 use trace::shared_memory::Change;
 
-use crate::fair::{LeftOut, Room};
-use crate::limits::{Account, Limits};
+use crate::limits::{self, Account, Limits};
 pub(crate) use crate::tag::{Bucket, Tag, Window};
 use crate::tag::{plausible, plausible_change};
-use crate::users::{NameBudget, ROUNDS, Users};
 
 /// The tags of all kinds.
 #[derive(Debug)]
@@ -25,21 +25,20 @@ pub(crate) struct Tags {
     window: Window,
     limits: Limits,
     /// Bytes of names.
-    budget: NameBudget,
-    /// Number of names without a trace event since a reset, by the account that is charged.
-    dormant: HashMap<Account, usize>,
+    pub(crate) names: Quota<Account>,
+    /// Accounts that may have names without a trace event since the last reset.
+    dormant: HashSet<Account>,
     start: Instant,
     /// Seconds since the start, the end of the current second, and when unused names were last removed.
     now: u32,
     next_second: Instant,
     swept: u32,
-    /// Trace events that were not counted: their names had no room, or their values were not valid.
-    pub(crate) names: LeftOut,
-    pub(crate) values: LeftOut,
+    /// Trace events that were not counted because their values were not valid.
+    pub(crate) values: Refusals<Account>,
 }
 
-/// Cost of a short name in the budget, in bytes.
-const SHORT: usize = 64;
+/// Cost of a short name, in bytes.
+const SHORT: u64 = 64;
 
 /// The tags of one kind: an instance domain.
 #[derive(Debug, Default)]
@@ -59,14 +58,17 @@ impl Tags {
         Tags {
             kinds: Default::default(),
             window,
-            budget: NameBudget::new(limits.names.saturating_mul(SHORT), limits.names_each.saturating_mul(SHORT)),
-            dormant: HashMap::new(),
+            names: limits::quota(
+                "bytes of new tags",
+                limits.names_each.saturating_mul(SHORT),
+                limits.names.saturating_mul(SHORT),
+            ),
+            dormant: HashSet::new(),
             start,
             now: 0,
             next_second: start,
             swept: 0,
-            names: LeftOut::new(format_args!("trace events with new tags, at most {} tags in all", limits.names)),
-            values: LeftOut::new("trace events with invalid values"),
+            values: Refusals::new("trace events with invalid values"),
             limits,
         }
     }
@@ -83,8 +85,6 @@ impl Tags {
         }
         self.now = u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX);
         self.next_second = self.start + Duration::from_secs(u64::from(self.now) + 1);
-        self.names.flush();
-        self.values.flush();
         let forget = self.limits.forget_time;
         let rest = (forget / 8).clamp(Duration::from_secs(1), Duration::from_secs(600));
         if u64::from(self.now - self.swept.min(self.now)) >= rest.as_secs() {
@@ -95,13 +95,7 @@ impl Tags {
 
     /// Removes names that were not used since the time `since`, in seconds since the start.
     fn forget_before(&mut self, since: u32) {
-        let Tags { kinds, budget, .. } = self;
-        for tag in kinds.iter_mut().flat_map(|tagged| &mut tagged.tags) {
-            let cost = cost(tag);
-            budget.forget_before(since, &mut tag.users, cost);
-        }
-        self.remove(|_, tag| tag.users.last_use() < since);
-        self.count_dormant();
+        self.remove(|tag| tag.used < since);
     }
 
     pub(crate) fn of(&self, kind: Kind) -> &Tagged {
@@ -121,7 +115,7 @@ impl Tags {
     /// Counts a trace event of a TCP client.
     #[inline]
     pub(crate) fn add(&mut self, account: Account, data: &Data<'_>) {
-        let Some(value) = plausible(data.kind, data.value) else { return self.values.add(account, 1) };
+        let Some(value) = plausible(data.kind, data.value) else { return self.values.add(&account, 1) };
         let window = self.window;
         if let Some(tag) = self.tag(account, data.kind, data.tag) {
             tag.add(data.kind, value, &window);
@@ -131,7 +125,7 @@ impl Tags {
     /// Counts the change in a file: at about the time `when`, or before the agent's start if that is `None`.
     pub(crate) fn change(&mut self, account: Account, kind: Kind, tag: &[u8], change: &Change, when: Option<Instant>) {
         let Some(change) = plausible_change(kind, change, trace::shared_memory::now(), when.is_none()) else {
-            return self.values.add(account, 1);
+            return self.values.add(&account, 1);
         };
         let window = self.window;
         if let Some(tag) = self.tag(account, kind, tag) {
@@ -150,10 +144,9 @@ impl Tags {
             self.activate(kind, place);
         }
         let now = self.now;
-        if !self.of_mut(kind).tags.get_mut(place)?.users.renew(account, now) {
-            self.add_user(account, kind, place);
-        }
-        self.of_mut(kind).tags.get_mut(place)
+        let tag = self.of_mut(kind).tags.get_mut(place)?;
+        tag.used = now;
+        Some(tag)
     }
 
     /// Makes a tag active at its first trace event, or its first one after a reset.
@@ -163,86 +156,25 @@ impl Tags {
         let Some(tag) = tagged.tags.get_mut(place) else { return };
         tag.active = true;
         tagged.active += 1;
-        let account = tag.users.charged();
-        self.wake(account);
-    }
-
-    fn wake(&mut self, account: Account) {
-        if let Entry::Occupied(mut dormant) = self.dormant.entry(account) {
-            *dormant.get_mut() -= 1;
-            if *dormant.get() == 0 {
-                dormant.remove();
-            }
-        }
-    }
-
-    /// Records that an account uses a tag that is charged to another account.
-    #[cold]
-    fn add_user(&mut self, account: Account, kind: Kind, place: usize) {
-        let (now, Tags { kinds, budget, .. }) = (self.now, &mut *self);
-        if let Room::From(largest, count) = budget.room_for_use(account) {
-            let tags = kinds.iter_mut().flat_map(|tagged| &mut tagged.tags);
-            budget.forget_uses(largest, count, tags.map(|tag| &mut tag.users));
-        }
-        if let Some(tag) = of_mut(kinds, kind).tags.get_mut(place) {
-            budget.add_use(&mut tag.users, account, now);
-        }
     }
 
     /// Adds a name, if its account has room for it. Returns the index of the tag.
     #[cold]
     fn insert(&mut self, account: Account, kind: Kind, name: &[u8]) -> Option<usize> {
-        let tag = Tag::new(0, name, Users::new(account, self.now));
+        let tag = Tag::new(account, name);
         let cost = cost(&tag);
-        let mut room = self.budget.room(account, cost);
-        if room != Room::Free && self.dormant.contains_key(&account) {
-            // Names of the same account from before a reset give way first.
-            self.give_back(account, cost.max(self.budget.of(account) / 4), |tag| !tag.active);
-            room = self.budget.room(account, cost);
+        // Once after a reset, names of the same account from before the reset give way.
+        if self.names.check(&account, cost).is_err() && self.dormant.remove(&account) {
+            self.remove(|tag| tag.account == account && !tag.active);
         }
-        for _ in 0..ROUNDS {
-            let Room::From(largest, bytes) = room else { break };
-            let gone = self.give_back(largest, bytes, |_| true);
-            self.names.add(largest, gone);
-            room = self.budget.room(account, cost);
-        }
-        if room != Room::Free {
-            self.names.add(account, 1);
-            return None;
-        }
-        let place = self.of_mut(kind).push(tag)?;
-        self.budget.add(account, cost);
-        *self.dormant.entry(account).or_default() += 1;
-        Some(place)
+        self.names.try_add(&account, cost).ok()?;
+        self.of_mut(kind).push(tag)
     }
 
-    /// Removes names of an account for which `may_go` returns true, until `bytes` are free. Returns their number.
-    fn give_back(&mut self, account: Account, bytes: usize, may_go: impl Fn(&Tag) -> bool) -> u64 {
-        let Tags { kinds, budget, .. } = self;
-        let tags = kinds.iter_mut().zip(0..).flat_map(|(tagged, kind)| tagged.tags.iter_mut().map(move |t| (kind, t)));
-        let names = tags.filter(|(_, tag)| may_go(tag)).map(|(kind, tag)| {
-            let cost = cost(tag);
-            ((kind, tag.number), cost, &mut tag.users)
-        });
-        let gone: HashSet<(usize, u32)> = budget.give_back(account, bytes, names).into_iter().collect();
-        self.remove(|kind, tag| gone.contains(&(kind, tag.number)));
-        self.count_dormant();
-        gone.len() as u64
-    }
-
-    /// Removes tags for which `goes` returns true. Its arguments are the index of the kind, and the tag.
-    fn remove(&mut self, goes: impl Fn(usize, &Tag) -> bool) {
-        let Tags { kinds, budget, .. } = self;
-        for (kind, tagged) in kinds.iter_mut().enumerate() {
-            tagged.remove(|tag| goes(kind, tag), |tag| budget.remove(&tag.users, cost(tag)));
-        }
-    }
-
-    fn count_dormant(&mut self) {
-        self.dormant.clear();
-        for tag in self.kinds.iter().flat_map(|tagged| &tagged.tags).filter(|tag| !tag.active) {
-            *self.dormant.entry(tag.users.charged()).or_default() += 1;
-        }
+    /// Removes tags for which `goes` returns true.
+    fn remove(&mut self, goes: impl Fn(&Tag) -> bool) {
+        let Tags { kinds, names, .. } = self;
+        kinds.iter_mut().for_each(|tagged| tagged.remove(&goes, |tag| names.remove(&tag.account, cost(tag))));
     }
 
     /// Resets all tags except their names and numbers, and begins a new period.
@@ -252,7 +184,7 @@ impl Tags {
             tagged.active = 0;
             tagged.tags.iter_mut().for_each(Tag::clear);
         }
-        self.count_dormant();
+        self.dormant = self.names.accounts().map(|(account, _)| *account).collect();
     }
 }
 
@@ -351,10 +283,10 @@ impl Instances for Tagged {
     }
 }
 
-/// Returns the cost of a name in the budget: its bytes in a reply to an instance request, and at least [`SHORT`] for
+/// Returns the cost of a name: its bytes in a reply to an instance request, and at least [`SHORT`] for
 /// its memory.
-fn cost(tag: &Tag) -> usize {
-    (8 + tag.name().len().next_multiple_of(4)).max(SHORT)
+fn cost(tag: &Tag) -> u64 {
+    (8 + tag.name().len().next_multiple_of(4) as u64).max(SHORT)
 }
 
 #[cfg(test)]

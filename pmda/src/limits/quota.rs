@@ -125,6 +125,15 @@ impl<K: Eq + Hash + Clone + fmt::Display> Quota<K> {
         self.check_exchange(account, 0, cost)
     }
 
+    /// Returns how much more an account may use.
+    pub fn room(&self, account: &K) -> u64 {
+        let own = self.of(account);
+        let floor = self.caps.floor.saturating_sub(own);
+        let shared = self.caps.shared().saturating_sub(self.beyond);
+        let each = self.caps.each.saturating_sub(own);
+        each.min(self.caps.all.saturating_sub(self.used)).min(floor.saturating_add(shared))
+    }
+
     /// Records that an account uses `cost` more, if it may. Otherwise counts the refusal.
     ///
     /// # Errors
@@ -322,6 +331,8 @@ mod tests {
                     if is_protected && own < wanted {
                         prop_assert_eq!(quota.check(&account, wanted - own), Ok(()));
                     }
+                    let room = quota.room(&account);
+                    prop_assert!(quota.check(&account, room).is_ok() && quota.check(&account, room + 1).is_err());
                 }
             }
         }

@@ -190,41 +190,6 @@ fn a_last_value_of_the_future_gives_way_to_the_next() {
     assert_eq!(change(trace::shared_memory::now(), 8.0), 8.0);
 }
 
-#[test]
-fn one_account_cannot_use_up_the_names_of_others() {
-    let limits = Limits { names: 100, names_each: 80, ..Limits::default() };
-    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
-    tags.add(TWO, &data(Kind::Observe, b"honest", 1.0));
-    let many = |tags: &mut Tags, account, what: u8| {
-        (0..1000).for_each(|n| tags.add(account, &data(Kind::Point, format!("{what} {n}").as_bytes(), -1.0)));
-        tags.of(Kind::Point).each().count()
-    };
-    assert_eq!(many(&mut tags, ONE, 0), 80);
-    for host in 1..10 {
-        assert_eq!(many(&mut tags, Account::Host([10, 0, 0, host].into()), host), 99);
-    }
-    // The budget is used up, but other accounts still get their share.
-    (0..5).for_each(|n| tags.add(TWO, &data(Kind::Observe, &[b'a' + n], 1.0)));
-    assert_eq!(names(tags.of(Kind::Observe)).len(), 6);
-    assert!((9000..10_000).contains(&tags.names.count()), "{}", tags.names.count());
-    // Existing names count trace events of any account.
-    tags.add(ONE, &data(Kind::Observe, b"honest", 2.0));
-    assert_eq!(Tagged::each(tags.of(Kind::Observe)).next().unwrap().1.count, 2);
-}
-
-#[test]
-fn what_has_not_come_for_longest_gives_way() {
-    let limits = Limits { names: 4, ..Limits::default() };
-    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
-    for (second, name) in [b"a", b"b", b"c", b"d", b"a"].into_iter().enumerate() {
-        at(&mut tags, second as u64);
-        tags.add(ONE, &data(Kind::Point, name, -1.0));
-    }
-    tags.add(TWO, &data(Kind::Point, b"e", -1.0));
-    let left: Vec<String> = names(tags.of(Kind::Point)).into_iter().map(|(_, name)| name).collect();
-    assert_eq!(left, ["a", "c", "d", "e"]);
-}
-
 fn host(number: u8) -> Account {
     Account::Host([10, 0, 0, number].into())
 }
@@ -239,90 +204,47 @@ fn counts(tags: &Tags, prefix: &str) -> Vec<(u32, String, u64)> {
     all.filter(|(_, name, _)| name.starts_with(prefix)).collect()
 }
 
+/// The floor is 10 names.
+fn with_floors() -> Tags {
+    Tags::new(Window::new(Duration::from_secs(5), 5), Limits { names: 1280, names_each: 320, ..Limits::default() })
+}
+
+#[test]
+fn accounts_within_their_floor_have_all_their_names_beside_hostile_ones() {
+    let mut tags = with_floors();
+    points(&mut tags, TWO, std::iter::once("own old".to_owned()));
+    for n in 0..20 {
+        points(&mut tags, host(n), (0..500).map(|name| format!("host {n} {name}")));
+    }
+    // Two hosts have as many names as one may have, and the others their floor at least.
+    assert_eq!(["host 0 ", "host 1 ", "host 19 "].map(|prefix| counts(&tags, prefix).len()), [320, 320, 10]);
+    assert_eq!(tags.names.refused(), 20 * 500 - counts(&tags, "host").len() as u64);
+    points(&mut tags, TWO, (0..9).map(|name| format!("own {name}")));
+    assert_eq!(counts(&tags, "own").len(), 10);
+    // What is beyond the floor is refused, and what there is goes on.
+    points(&mut tags, TWO, ["own more", "own old"].map(str::to_owned).into_iter());
+    assert_eq!((counts(&tags, "own more"), counts(&tags, "own old")[0].2), (vec![], 2));
+}
+
 /// A hostile host that guesses the tags of applications, and uses them continuously, cannot make applications lose
 /// tags.
 #[test]
-fn tags_of_applications_stay_when_the_host_that_introduced_them_gives_back() {
-    let limits = Limits { names: 100, ..Limits::default() };
-    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
+fn tags_of_applications_stay_whoever_has_introduced_them() {
+    let mut tags = with_floors();
     let applications = [2, 3, 4].map(Account::User);
     let own = |of: Account| (0..5).map(move |n| format!("own {of} {n}"));
     let all = || applications.into_iter().flat_map(own);
     points(&mut tags, ONE, all());
     applications.iter().for_each(|account| points(&mut tags, *account, own(*account)));
-    points(&mut tags, ONE, all().chain((0..85).map(|n| format!("many {n}"))));
-    assert_eq!(tags.budget.of(ONE), 100 * SHORT);
-    // Each of them gets its share of the names.
+    points(&mut tags, ONE, all().chain((0..500).map(|n| format!("many {n}"))));
     for n in 0..10 {
         at(&mut tags, 2 + u64::from(n));
-        points(&mut tags, host(n), (0..100).map(|name| format!("host {n} {name}")));
-        points(&mut tags, ONE, (0..100).map(|name| format!("more {n} {name}")));
+        points(&mut tags, host(n), (0..500).map(|name| format!("host {n} {name}")));
     }
     let expected: Vec<_> = all().zip(1..).map(|(name, number)| (number, name, 3)).collect();
     assert_eq!(counts(&tags, "own"), expected);
-    // Applications are charged for no more than their use, and still get their share.
-    let charges = applications.map(|account| tags.budget.of(account) / SHORT);
-    assert!(tags.budget.of(ONE) < 10 * SHORT && charges.iter().all(|own| *own <= 5), "{charges:?}");
-    points(&mut tags, TWO, std::iter::once("own new".to_owned()));
-    assert_eq!(counts(&tags, "own new").len(), 1);
-}
-
-/// Hosts that use each other's tags do not keep the whole budget.
-#[test]
-fn shared_tags_of_several_hosts_leave_others_their_share() {
-    let limits = Limits { names: 100, ..Limits::default() };
-    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
-    for n in 0..10 {
-        points(&mut tags, host(n), (0..100).map(|name| format!("many {name}")));
-    }
-    points(&mut tags, ONE, (0..4).map(|name| format!("own {name}")));
-    assert_eq!((counts(&tags, "own").len(), tags.budget.of(ONE)), (4, 4 * SHORT));
-    assert!(counts(&tags, "many").len() >= 80);
-    for n in 20..30 {
-        points(&mut tags, host(n), (0..100).map(|name| format!("host {n} {name}")));
-    }
-    assert_eq!(counts(&tags, "own").len(), 4);
-}
-
-#[test]
-fn tags_without_other_users_give_way_first() {
-    let limits = Limits { names: 120, ..Limits::default() };
-    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
-    let shared = || (0..40).map(|name| format!("shared {name}"));
-    points(&mut tags, ONE, shared());
-    points(&mut tags, TWO, shared().chain((0..40).map(|name| format!("own {name}"))));
-    at(&mut tags, 9);
-    points(&mut tags, ONE, (0..40).map(|name| format!("many {name}")));
-    points(&mut tags, host(1), (0..10).map(|name| format!("host {name}")));
-    assert_eq!(["shared", "own", "host"].map(|prefix| counts(&tags, prefix).len()), [40, 40, 10]);
-}
-
-#[test]
-fn another_user_is_charged_when_the_first_one_no_longer_uses_a_tag() {
-    let limits = Limits { names: 2, forget_time: Duration::from_secs(100), ..Limits::default() };
-    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
-    let shared = || std::iter::once("shared".to_owned());
-    [ONE, host(0), TWO, host(1)].into_iter().for_each(|account| points(&mut tags, account, shared()));
-    at(&mut tags, 90);
-    points(&mut tags, TWO, shared());
-    at(&mut tags, 150);
-    assert_eq!((counts(&tags, ""), tags.budget.of(ONE)), (vec![(1, "shared".to_owned(), 5)], 0));
-    assert_eq!((tags.budget.of(TWO), tags.budget.accounts()), (SHORT, 1));
-    at(&mut tags, 300);
-    assert_eq!((counts(&tags, ""), tags.budget.accounts()), (vec![], 0));
-}
-
-#[test]
-fn a_tag_that_all_its_users_have_no_room_for_is_removed() {
-    let limits = Limits { names: 10, names_each: 2, forget_time: Duration::from_secs(100), ..Limits::default() };
-    let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
-    points(&mut tags, ONE, ["a".to_owned(), "b".to_owned()].into_iter());
-    points(&mut tags, TWO, ["c".to_owned(), "d".to_owned()].into_iter());
-    at(&mut tags, 60);
-    points(&mut tags, TWO, "abcd".chars().map(String::from));
-    at(&mut tags, 120);
-    assert_eq!(counts(&tags, "").iter().map(|(number, ..)| *number).collect::<Vec<_>>(), [3, 4]);
-    assert_eq!((tags.budget.of(ONE), tags.budget.of(TWO), tags.budget.accounts()), (0, 2 * SHORT, 1));
+    // Applications are charged only for what they introduce.
+    assert_eq!(applications.map(|account| tags.names.of(&account)), [0; 3]);
 }
 
 #[test]
@@ -332,12 +254,12 @@ fn bytes_of_names_have_a_limit() {
     // Each byte that is not UTF-8 is escaped as four bytes.
     (0..100_u8).for_each(|n| tags.add(ONE, &data(Kind::Point, &[[n | 128; 200].as_slice(), &[n]].concat(), -1.0)));
     let bytes: usize = names(tags.of(Kind::Point)).iter().map(|(_, name)| name.len() + 8).sum();
-    assert!((5000..=6400).contains(&bytes), "{bytes}");
+    assert!((2500..=6400).contains(&bytes), "{bytes}");
 }
 
 #[test]
 fn names_are_given_back_and_numbers_are_not() {
-    let limits = Limits { names: 2, forget_time: Duration::from_secs(100), ..Limits::default() };
+    let limits = Limits { names: 4, names_each: 2, forget_time: Duration::from_secs(100), ..Limits::default() };
     let mut tags = Tags::new(Window::new(Duration::from_secs(5), 5), limits);
     let mark = |tags: &mut Tags, name: &str| {
         tags.add(ONE, &data(Kind::Point, name.as_bytes(), -1.0));
@@ -357,9 +279,9 @@ fn names_are_given_back_and_numbers_are_not() {
     tags.reset();
     assert_eq!(mark(&mut tags, "c"), "3 c");
     assert_eq!(mark(&mut tags, "a"), "3 c, 4 a");
-    assert_eq!((tags.budget.of(ONE), tags.dormant.len()), (2 * SHORT, 0));
+    assert_eq!((tags.names.of(&ONE), tags.dormant.len()), (2 * SHORT, 0));
     at(&mut tags, 1000);
     assert_eq!(names(tags.of(Kind::Point)), []);
-    assert_eq!((tags.budget.accounts(), tags.dormant.len()), (0, 0));
+    assert_eq!(tags.names.accounts().count(), 0);
     assert_eq!(mark(&mut tags, "b"), "5 b");
 }

@@ -1,7 +1,5 @@
 //! Event records in the real pmcd, read with PCP's clients. The application is instrumented with `tracing`.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::process::Command;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pmapi::{Atom, Error, Item};
 use trace::{Trace, Transport};
 
-use crate::scene::*;
+use super::scene::*;
 
 #[test]
 fn each_client_has_its_own_records_and_filter() {

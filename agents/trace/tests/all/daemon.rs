@@ -1,7 +1,5 @@
 //! The command line and the log, as PCP's tests 602 and 445 check them.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

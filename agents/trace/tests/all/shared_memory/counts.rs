@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trace::{Options, State, Trace, Transport};
 
-use crate::scene::*;
+use super::scene::*;
 
 #[test]
 fn both_transports_count_together() {

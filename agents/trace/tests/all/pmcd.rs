@@ -1,7 +1,5 @@
 //! The agent in the real pmcd, compared with PCP's agent, and with PCP's clients: pmtrace and programs in C.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;

@@ -148,7 +148,10 @@ impl Marker {
     }
 
     pub(crate) fn of(mut command: Command, directory: &Path, tag: &str) -> Marker {
-        command.args(["--exact", "scene::marker", "--nocapture"]).env("MARKER", directory).env("MARKER_TAG", tag);
+        command
+            .args(["--exact", "shared_memory::scene::marker", "--nocapture"])
+            .env("MARKER", directory)
+            .env("MARKER_TAG", tag);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Marker(child, output)

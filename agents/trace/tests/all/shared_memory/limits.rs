@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{Uid, chown};
 use trace::Trace;
 
-use crate::scene::*;
+use super::scene::*;
 
 const FILES: u16 = 3;
 const BAD_FILES: u16 = 4;
@@ -200,6 +200,33 @@ fn files_that_do_not_stay_open_count_as_others_do() {
     drop(traces);
     wait_for("no files", || served.files() == 0);
     assert_eq!((served.points("tag"), descriptors(&served)), (40, before));
+}
+
+/// When files of another user have used up what is shared, a user within its floor is read nevertheless.
+#[test]
+#[ignore = "needs root"]
+fn a_user_with_many_files_leaves_room_for_others() {
+    let mut served = Served::start(&["--limit", "files=64"]);
+    let (good, place) = (served.shared_memory(), served.place());
+    good.point(&tag("tag"));
+    assert_eq!(served.points("tag"), 1);
+    let bytes = with_word(&served.file().1, PID, u32::MAX.into());
+    drop(good);
+    wait_for("no files", || served.files() == 0);
+    let nobody = Some(Uid::from_raw(65534));
+    let owned = |name: String| {
+        let own = |_: &File| chown(&place.join(format!(".{name}")), nobody, None).unwrap();
+        put(&place, &name, &bytes, own)
+    };
+    let files: Vec<_> = (0..50).map(|n| owned(n.to_string())).collect();
+    // Half of all, and the floor.
+    wait_for("the files", || served.own(3, 0) == 33);
+    wait_for("the limit", || served.left_out(FILES) == 17);
+    let points = served.points("tag");
+    served.shared_memory().point(&tag("tag"));
+    wait_for("the point", || served.points("tag") == points + 1);
+    assert_eq!(served.log().matches("uid 65534 is over its limit").count(), 1);
+    drop(files);
 }
 
 /// A file for which the agent has no free descriptor is read once a descriptor is free.

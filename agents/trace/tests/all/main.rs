@@ -1,0 +1,12 @@
+//! Tests of agent trace as a program of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod clients;
+#[path = "../../../../tools/agents/tests/common/rules.rs"]
+mod common;
+mod daemon;
+mod events;
+mod pmcd;
+mod rules;
+mod shared_memory;
