@@ -1,4 +1,4 @@
-//! README's table of folders agrees with the manifests.
+//! The table of folders in ARCHITECTURE.md agrees with the manifests, and its paths exist.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,8 +31,8 @@ fn manifests(root: &Path) -> Folders {
 }
 
 fn table(root: &Path) -> Folders {
-    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
-    let rows = readme.split_once("## Folders").unwrap().1.lines().filter(|line| line.starts_with("| `"));
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let rows = text.split_once("## Folders").unwrap().1.lines().filter(|line| line.starts_with("| `"));
     let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
     let row = |line: &str| {
         let cells: Vec<&str> = line.split('|').collect();
@@ -46,8 +46,19 @@ fn table(root: &Path) -> Folders {
 fn the_table_of_folders_agrees_with_the_manifests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().canonicalize().unwrap();
     let mut manifests = manifests(&root);
-    // README names these beside the table.
+    // The page names these beside the table.
     let beside = ["agents/", "tools/agents", "packaging/"];
     manifests.retain(|folder, _| !beside.iter().any(|other| folder.starts_with(other)));
     assert_eq!(table(&root), manifests);
+}
+
+#[test]
+fn the_paths_of_the_page_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let quoted = text.split('`').skip(1).step_by(2);
+    let paths: Vec<_> = quoted.filter(|word| word.contains('/') && !word.contains([' ', '*', ':'])).collect();
+    assert!(paths.len() > 30, "{paths:?}");
+    let missing: Vec<_> = paths.iter().filter(|path| !root.join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
