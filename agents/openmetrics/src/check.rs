@@ -9,14 +9,15 @@ use std::time::Instant;
 use exposition::strict::{Checker, Format};
 use pmapi::{Atom, Item, Units, escape, file};
 
-use crate::body::Limit;
+use crate::body::{Coding, Unreadable, decoded};
 use crate::compact::Rare;
 use crate::document::Document;
-use crate::http::Client;
-use crate::local;
+use crate::http::{Client, LATE, Means};
 use crate::metric::{Metric, Sample, Shape};
 use crate::model::Model;
 use crate::options::Options;
+use crate::reader::local;
+use crate::runtime::{self, Slow};
 use crate::script::{self, Bounds};
 use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
@@ -27,7 +28,6 @@ const LINES: usize = 20;
 
 /// Runs the option `--check`. The exit code is 1 if there is no document, a line is refused, or something is left out.
 pub(crate) fn check(subject: &str, options: &Options) -> ExitCode {
-    options.limit_documents();
     match report(subject, options) {
         Ok((text, code)) => {
             // It has texts of the server.
@@ -42,8 +42,8 @@ pub(crate) fn check(subject: &str, options: &Options) -> ExitCode {
 }
 
 fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String> {
-    let Source { document, rules, shown, limits } = Source::read(subject, options)?;
-    let text = document.into_text().map_err(|e| e.to_string())?;
+    let Source { document, rules, shown, limits, coding } = Source::read(subject, options)?;
+    let text = document.into_text(coding.charset).map_err(|full| full.of(""))?;
     let instances = limits.instances.unwrap_or_else(|| options.instances());
     let mut model = Model::unsaved("SOURCE".into(), instances);
     let sample = model.read(&text, &rules);
@@ -112,6 +112,7 @@ fn strictly(out: &mut String, text: &str) {
 /// A document, and the rules for it.
 struct Source {
     document: Document,
+    coding: Coding,
     rules: Rare<Rules>,
     limits: Rare<Limits>,
     /// Name of the document, without secrets.
@@ -141,8 +142,8 @@ impl Source {
         if is_script {
             return Source::of_script(&path.canonicalize().map_err(failed)?, options, shown);
         }
-        let document = local::read(path, options.bytes())?;
-        Ok(Source { document, rules: Rare::default(), limits: Rare::default(), shown })
+        let document = local(path, Document::new(&options.permits(), options.bytes(), 0))?;
+        Ok(Source { document, coding: Coding::default(), rules: Rare::default(), limits: Rare::default(), shown })
     }
 
     fn of_script(path: &Path, options: &Options, shown: String) -> Result<Source, String> {
@@ -156,26 +157,35 @@ impl Source {
         for (line, warning) in warnings {
             escape::eprint(format_args!("{}: line {line}: {warning}\n", beside.display()));
         }
-        let deadline = Instant::now() + limits.timeout.unwrap_or_else(|| options.script_timeout());
-        let bytes = limits.bytes.unwrap_or_else(|| options.bytes());
-        let output = script::run(path, &Bounds { deadline, bytes, is_wanted: &|| true });
-        let output = output.map_err(|reason| format!("{shown}: {reason}"))?;
+        let time = limits.timeout.unwrap_or_else(|| options.script_timeout());
+        let bounds =
+            Bounds { permits: &options.permits(), time, bytes: limits.bytes.unwrap_or_else(|| options.bytes()) };
+        let output = runtime::run(script::run(path, &bounds, || async { true })).map_err(|e| e.to_string())?;
+        let output = output.map_err(|failure| format!("{shown}: {}", failure.reason))?;
         escape::eprint(String::from_utf8_lossy(&output.errors));
-        Ok(Source { document: output.document, rules, limits, shown })
+        Ok(Source { document: output.document, coding: Coding::default(), rules, limits, shown })
     }
 
     fn of(file: UrlFile, options: &Options) -> Result<Source, String> {
         let shown = presentable(&file.url);
         let limit = file.limits.bytes.unwrap_or_else(|| options.bytes());
-        let document = if let Some(path) = file.url.strip_prefix("file://") {
-            local::read(path.as_ref(), limit)?
+        let permits = options.permits();
+        let (document, coding) = if let Some(path) = file.url.strip_prefix("file://") {
+            (local(path.as_ref(), Document::new(&permits, limit, 0))?, Coding::default())
         } else {
             let deadline = Instant::now() + file.limits.timeout.unwrap_or_else(|| options.timeout());
-            let answer = Client::new(&file).and_then(|client| {
-                client.get(&file, deadline, Limit { most: limit, usual: 0 }).map_err(|failure| failure.reason)
+            let failed = |reason: String| format!("{shown}: {reason}");
+            let authorization = file.access.authorization().map_err(failed)?;
+            let mut means = Means { permits: &permits, slow: &mut Slow::default(), deadline, bytes: limit, usual: 0 };
+            let mut client = Client::new(&file).map_err(failed)?;
+            let answer = runtime::run(client.get(&file, authorization, &mut means)).map_err(|e| e.to_string())?;
+            let answer = answer.map_err(|failure| failed(failure.reason))?;
+            let document = decoded(answer.document, &answer.coding, deadline).map_err(|e| match e {
+                Unreadable::Late => failed(LATE.to_owned()),
+                Unreadable::Other(reason) => failed(reason),
             });
-            answer.map_err(|reason| format!("{shown}: {reason}"))?.document
+            (document?, answer.coding)
         };
-        Ok(Source { document, rules: file.rules, limits: file.limits, shown })
+        Ok(Source { document, coding, rules: file.rules, limits: file.limits, shown })
     }
 }

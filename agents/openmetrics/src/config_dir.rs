@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tracing::{error, warn};
 
-use crate::descriptors::may_pass;
 use crate::reader::Kind;
+use crate::store::may_pass;
 use crate::trust::Owners;
 
 /// A file of the directory that is a source.

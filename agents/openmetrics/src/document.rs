@@ -1,115 +1,118 @@
-//! Documents in memory. All of them share a limit, so that many sources with long documents cannot use up the memory.
+//! Documents in memory, which may have a limited length each and all together.
 
-use std::io::{self, Read, Write};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-use std::{fmt, str};
+use std::fmt;
+use std::sync::Arc;
 
-/// Bytes of each document that the shared limit does not count. Most documents are shorter.
-const FREE: usize = 1 << 20;
-/// Usual shared limit of all documents, in bytes beyond [`FREE`].
-pub(crate) const MOST: usize = 256 << 20;
+use encoding_rs::{CoderResult, Encoding, UTF_8};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::runtime::{MIB, Permits};
+
 /// Smallest number of bytes by which a document grows.
 const STEP: usize = 16 << 10;
+/// Bytes that are decoded at a time. Each becomes at most three bytes of UTF-8.
+const PIECE: usize = 4 << 10;
 
-static SHARED: Account = Account { used: AtomicUsize::new(0), most: AtomicUsize::new(MOST) };
-
-/// Number of bytes that documents use together.
-struct Account {
-    used: AtomicUsize,
-    most: AtomicUsize,
-}
-
-/// Sets the shared limit of all documents.
-pub(crate) fn limit(bytes: usize) {
-    SHARED.most.store(bytes, Relaxed);
-}
-
-/// A document, or a part of one.
+/// A document, or a part of one. The first MiB of each is free; the rest counts in [`Permits::memory`].
 pub(crate) struct Document {
     bytes: Vec<u8>,
-    /// Part of the shared limit that this document uses, in bytes.
-    counted: usize,
-    account: &'static Account,
+    most: u64,
+    permits: Permits,
+    counted: Option<OwnedSemaphorePermit>,
+}
+
+/// The reason why a document cannot grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Full {
+    /// It would be longer than this number of bytes.
+    Length(u64),
+    /// All long documents would need more than this number of bytes.
+    Memory(usize),
+}
+
+impl Full {
+    /// Describes the limit. `what` precedes the length of a document, such as "the answer is ".
+    pub(crate) fn of(self, what: &str) -> String {
+        match self {
+            Full::Length(most) => format!("{what}longer than {most} bytes"),
+            Full::Memory(most) => format!("all long documents need more than {most} bytes"),
+        }
+    }
 }
 
 impl Document {
-    /// Creates an empty document with room for `expected` bytes, if the shared limit allows that.
-    pub(crate) fn new(expected: usize) -> Document {
-        Document::of(&SHARED, expected)
+    /// Creates an empty document of at most `most` bytes. It has room for `expected` bytes, as far as that is free.
+    pub(crate) fn new(permits: &Permits, most: u64, expected: usize) -> Document {
+        let free = expected.min(MIB).min(usize::try_from(most).unwrap_or(usize::MAX));
+        Document { bytes: Vec::with_capacity(free), most, permits: permits.clone(), counted: None }
     }
 
-    fn of(account: &'static Account, expected: usize) -> Document {
-        let mut document = Document { bytes: Vec::new(), counted: 0, account };
-        // Without the room, the document grows as its bytes arrive.
-        let _ = document.reserve(expected);
-        document
-    }
-
-    /// Makes room for more bytes.
-    fn reserve(&mut self, more: usize) -> io::Result<()> {
-        let needed = self.bytes.len().saturating_add(more);
-        if needed <= self.bytes.capacity() {
-            return Ok(());
-        }
-        let counted = needed.saturating_sub(FREE);
-        self.account.count(self.counted, counted)?;
-        self.counted = counted.max(self.counted);
-        self.bytes.reserve_exact(more);
-        Ok(())
-    }
-
-    /// Appends all bytes of a reader. Reads the end of a document for which there is room without another allocation.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// Errors of the reader, and `OutOfMemory` beyond the shared limit.
-    pub(crate) fn read_to_end(&mut self, mut reader: impl Read) -> io::Result<()> {
-        loop {
-            let room = self.bytes.capacity() - self.bytes.len();
-            if room == 0 {
-                self.reserve(self.bytes.len().max(STEP))?;
-                continue;
-            }
-            if reader.by_ref().take(room as u64).read_to_end(&mut self.bytes)? < room {
-                return Ok(());
-            }
+    /// The limit that does not allow it.
+    pub(crate) fn extend(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let len = self.bytes.len() + bytes.len();
+        if len as u64 > self.most {
+            return Err(Full::Length(self.most));
         }
-    }
-
-    /// Returns the document as text. Each invalid sequence is replaced by U+FFFD.
-    ///
-    /// # Errors
-    /// `OutOfMemory` beyond the shared limit.
-    pub(crate) fn into_text(mut self) -> io::Result<Text> {
-        match String::from_utf8(std::mem::take(&mut self.bytes)) {
-            Ok(text) => Ok(Text { text, _room: self }),
-            Err(e) => {
-                self.bytes = e.into_bytes();
-                let mut valid = Document::of(self.account, self.bytes.len());
-                for chunk in self.bytes.utf8_chunks() {
-                    valid.write_all(chunk.valid().as_bytes())?;
-                    if !chunk.invalid().is_empty() {
-                        valid.write_all(char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]).as_bytes())?;
-                    }
-                }
-                valid.into_text()
-            }
-        }
-    }
-}
-
-/// Appends bytes, with `OutOfMemory` beyond the shared limit.
-impl Write for Document {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.bytes.capacity() - self.bytes.len() {
-            self.reserve(bytes.len().max(self.bytes.len()).max(STEP))?;
+        if len > self.bytes.capacity() {
+            let capacity = len.max(2 * self.bytes.len()).max(STEP);
+            self.count(capacity)?;
+            self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
+        Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Counts the memory for a document that grows.
+    fn count(&mut self, capacity: usize) -> Result<(), Full> {
+        let before = self.counted.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = capacity.saturating_sub(MIB).div_ceil(MIB).saturating_sub(before);
+        if more == 0 {
+            return Ok(());
+        }
+        let number = u32::try_from(more).ok();
+        let permit = number.and_then(|n| Arc::clone(&self.permits.memory).try_acquire_many_owned(n).ok());
+        let permit = permit.ok_or(Full::Memory(self.permits.most * MIB))?;
+        match &mut self.counted {
+            Some(counted) => counted.merge(permit),
+            None => self.counted = Some(permit),
+        }
         Ok(())
+    }
+
+    /// Returns an empty document with the same limits.
+    pub(crate) fn like(&self) -> Document {
+        Document::new(&self.permits, self.most, 0)
+    }
+
+    /// Returns the document as text. What is not valid in `charset`, or in UTF-8, becomes U+FFFD.
+    ///
+    /// # Errors
+    /// There is not enough memory for the text.
+    pub(crate) fn into_text(mut self, charset: Option<&'static Encoding>) -> Result<Text, Full> {
+        let charset = charset.unwrap_or(UTF_8);
+        if charset == UTF_8 {
+            match String::from_utf8(std::mem::take(&mut self.bytes)) {
+                Ok(text) => return Ok(Text { text, _room: self }),
+                Err(e) => self.bytes = e.into_bytes(),
+            }
+        }
+        let mut decoder = charset.new_decoder();
+        let mut text = Document::new(&self.permits, self.most.saturating_mul(3).saturating_add(3), self.bytes.len());
+        let (mut rest, mut piece) = (&self.bytes[..], [0; 3 * PIECE + 16]);
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(PIECE));
+            let (result, read, written, _) = decoder.decode_to_utf8(now, &mut piece, later.is_empty());
+            text.extend(piece.get(..written).unwrap_or_default())?;
+            rest = rest.get(read..).unwrap_or_default();
+            if result == CoderResult::InputEmpty && rest.is_empty() {
+                break;
+            }
+        }
+        let bytes = std::mem::take(&mut text.bytes);
+        Ok(Text { text: String::from_utf8(bytes).unwrap_or_default(), _room: text })
     }
 }
 
@@ -127,16 +130,10 @@ impl fmt::Debug for Document {
     }
 }
 
-impl Drop for Document {
-    fn drop(&mut self) {
-        self.account.used.fetch_sub(self.counted, Relaxed);
-    }
-}
-
 /// The text of a document.
 pub(crate) struct Text {
     text: String,
-    /// Keeps the document's part of the shared limit.
+    /// Counts the memory of the text.
     _room: Document,
 }
 
@@ -148,81 +145,62 @@ impl std::ops::Deref for Text {
     }
 }
 
-impl Account {
-    /// Counts a document that grows. An error means that the shared limit does not allow it.
-    fn count(&self, before: usize, now: usize) -> io::Result<()> {
-        let more = now.saturating_sub(before);
-        let most = self.most.load(Relaxed);
-        let grown = self.used.fetch_update(Relaxed, Relaxed, |used| {
-            let sum = used.checked_add(more)?;
-            (more == 0 || sum <= most).then_some(sum)
-        });
-        let full =
-            |_| io::Error::new(io::ErrorKind::OutOfMemory, format!("all long documents need more than {most} bytes"));
-        grown.map(drop).map_err(full)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
-    /// An account of its own, because other tests use the shared one.
-    fn account(most: usize) -> &'static Account {
-        Box::leak(Box::new(Account { used: AtomicUsize::new(0), most: AtomicUsize::new(most) }))
+    fn permits(mib: usize) -> Permits {
+        Permits::new(1, 0, mib * MIB)
     }
 
     #[test]
-    fn documents_share_a_limit_and_give_it_back() {
-        let account = account(8 << 20);
+    fn long_documents_share_a_limit_and_give_it_back() {
+        let permits = permits(8);
         let read = |len: usize| {
-            let mut document = Document::of(account, len + 1);
-            document.read_to_end(io::repeat(b'x').take(len as u64)).map(|()| document)
+            let mut document = Document::new(&permits, u64::MAX, 0);
+            (0..len / STEP).try_for_each(|_| document.extend(&[b'x'; STEP])).map(|()| document)
         };
         // Short ones are not counted.
-        let short: Vec<_> = (0..100).map(|_| read(FREE / 2).unwrap()).collect();
-        assert_eq!(account.used.load(Relaxed), 0);
-        let long = read(5 << 20).unwrap();
-        assert_eq!(long.len(), 5 << 20);
-        let refused = read(5 << 20).unwrap_err();
-        assert_eq!(refused.to_string(), "all long documents need more than 8388608 bytes");
-        assert!(account.used.load(Relaxed) <= 8 << 20);
-        read(3 << 20).unwrap();
+        let short: Vec<_> = (0..100).map(|_| read(MIB / 2).unwrap()).collect();
+        assert_eq!(permits.memory.available_permits(), 8);
+        let long = read(4 * MIB).unwrap();
+        let refused = read(8 * MIB).unwrap_err();
+        assert_eq!(refused.of(""), "all long documents need more than 8388608 bytes");
+        read(4 * MIB).unwrap();
+        assert_eq!(permits.memory.available_permits(), 8 - 3);
         drop((short, long));
-        assert_eq!(account.used.load(Relaxed), 0);
+        assert_eq!(permits.memory.available_permits(), 8);
         // The limit holds for a document that is alone, too.
-        read(10 << 20).unwrap_err();
-        assert_eq!(account.used.load(Relaxed), 0);
-    }
-
-    /// A server that promises much and sends nothing takes nothing away from others.
-    #[test]
-    fn room_for_an_expected_length_is_not_required() {
-        let account = account(2 << 20);
-        let first = Document::of(account, 2 << 20);
-        let mut second = Document::of(account, 64 << 20);
-        assert!(second.bytes.capacity() == 0 && first.bytes.capacity() >= 2 << 20);
-        second.write_all(b"a 1\n").unwrap();
-        assert_eq!(&*second, b"a 1\n");
-    }
-
-    #[test]
-    fn the_end_of_an_expected_document_needs_no_more_room() {
-        let text = "metric 1\n".repeat(1000);
-        let mut document = Document::new(text.len() + 1);
-        let room = document.bytes.capacity();
-        document.read_to_end(text.as_bytes()).unwrap();
-        assert_eq!((document.bytes.capacity(), &*document.into_text().unwrap()), (room, &*text));
+        read(16 * MIB).unwrap_err();
+        assert_eq!(permits.memory.available_permits(), 8);
     }
 
     #[test]
     fn text_is_as_the_standard_library_makes_it() {
-        for bytes in [&b""[..], b"a", b"\xff", b"a\xf0\x90b\xe2\x82", "\u{fffd}\u{10ffff}".as_bytes(), b"\xed\xa0\x80x"]
+        let long = [&b"x".repeat(PIECE - 1)[..], "é".as_bytes(), b"\xff"].concat();
+        for bytes in
+            [&b""[..], b"a", b"\xff", b"a\xf0\x90b\xe2\x82", "\u{fffd}\u{10ffff}".as_bytes(), b"\xed\xa0\x80x", &long]
         {
-            let mut document = Document::new(0);
-            document.write_all(bytes).unwrap();
-            assert_eq!(&*document.into_text().unwrap(), String::from_utf8_lossy(bytes));
+            let mut document = Document::new(&permits(8), 1 << 20, 0);
+            document.extend(bytes).unwrap();
+            assert_eq!(&*document.into_text(None).unwrap(), String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn character_sets() {
+        for (label, bytes, text) in [
+            ("iso-8859-1", &b"Z\xfcrich"[..], "Zürich"),
+            ("windows-1252", b"\x84x\x93 \x80", "„x“ €"),
+            ("koi8-r", b"\xcd", "м"),
+            ("utf-16", b"\xff\xfea\0\xfc\0", "aü"),
+            ("utf-16be", b"\0a\0\xfc", "aü"),
+            ("utf-16le", b"a\0\x00\xd8", "a\u{fffd}"),
+        ] {
+            let mut document = Document::new(&permits(8), 1 << 20, 0);
+            document.extend(bytes).unwrap();
+            assert_eq!(&*document.into_text(Encoding::for_label(label.as_bytes())).unwrap(), text, "{label}");
         }
     }
 }

@@ -1,55 +1,90 @@
 //! Documents of HTTP servers.
+//!
+//! The client is hyper's, below its pool: a source keeps its own connection, and the address that a redirection leads to
+//! must be known between the look-up of its name and the request ([`Reach`]).
 
-use std::io::{self, Read as _};
-use std::sync::{Arc, OnceLock};
+use std::error::Error as _;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use ureq::ResponseExt as _;
-use ureq::config::ConfigBuilder;
-use ureq::http::Uri;
-use ureq::typestate::AgentScope;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use url::{Host, Position, Url};
 
 use crate::access::basic;
-use crate::body::{Limit, decoded};
+use crate::body::{Coding, ENCODINGS};
 use crate::document::Document;
 use crate::reach::{self, Reach};
-use crate::redirection::{is_same_server, location, target};
-use crate::transport::{Direct, IDLE, Kept, NoAddress, UnixConnector, UrlConnector};
-use crate::url_file::{Format, UrlFile, presentable, quoted, without_user};
+use crate::runtime::{Permits, Slow};
+use crate::tls;
+use crate::url_file::{Format, UrlFile, quoted, without_user};
 
 /// Largest number of redirections.
 const REDIRECTS: u32 = 5;
 /// Most bytes that are read of the body of a redirection, so that its connection can be used again.
-const MOVED: u64 = 64 << 10;
-/// Size of a connection's buffer for answers, in bytes. All headers of an answer must fit.
-const BUFFER: usize = 8 << 10;
-/// Size of a connection's buffer for requests, in bytes, besides the URL and the headers of the source's file.
-const REQUEST: usize = 1 << 10;
-/// Longest request of the shared agent, in bytes.
-const SHARED: usize = 4 << 10;
-/// Value of the header `Accept-Encoding`.
-const ENCODINGS: &str = "gzip, deflate, zstd";
+const MOVED: usize = 64 << 10;
+/// Most headers of an answer.
+const HEADERS: usize = 512;
+/// Longest time for which a connection is kept without a request. Many servers close it earlier.
+const IDLE: Duration = Duration::from_secs(300);
+/// Most addresses of a host that are tried.
+const ADDRESSES: usize = 16;
+const AGENT: &str = concat!("pmdaopenmetrics/", env!("CARGO_PKG_VERSION"));
+
+/// A connection without TLS, or with it.
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// Client for one source, which keeps its connection between two requests.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Agent of a source that cannot use the [`shared`] one.
-    own: OnceLock<ureq::Agent>,
-    /// Connection of the shared agent.
-    kept: Arc<Kept>,
-    /// URL as it is requested: without user and password.
-    url: String,
+    url: Url,
     /// User and password of the URL, as the value of the header `Authorization`.
     user: Option<String>,
+    kept: Option<Kept>,
+    tls: Option<tls::Config>,
 }
 
-/// A request to the source's server, or to the target of a redirection.
-#[derive(Clone, Copy, Debug)]
-struct Request<'r> {
-    url: &'r str,
-    /// Headers of the source's file.
-    headers: &'r [(String, String)],
-    authorization: Option<&'r str>,
+/// A connection without a request.
+#[derive(Debug)]
+struct Kept {
+    /// Scheme, host and port.
+    origin: String,
+    connection: Connection,
+    since: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Empty<Bytes>>,
+    /// How near the server is; elsewhere behind a proxy.
+    reach: Reach,
+    /// Whether requests name the whole URL, and the header for the proxy that gets them.
+    proxy: Option<Option<HeaderValue>>,
+}
+
+/// What a reading of a source may use.
+pub(crate) struct Means<'a> {
+    pub(crate) permits: &'a Permits,
+    pub(crate) slow: &'a mut Slow,
+    pub(crate) deadline: Instant,
+    /// Longest document, in bytes.
+    pub(crate) bytes: u64,
+    /// Length of the last document, in bytes.
+    pub(crate) usual: usize,
 }
 
 /// The reason why there is no document.
@@ -68,169 +103,426 @@ impl From<String> for Failure {
     }
 }
 
-/// Answer of a server: a document.
+impl From<&str> for Failure {
+    fn from(reason: &str) -> Self {
+        reason.to_owned().into()
+    }
+}
+
+impl Failure {
+    pub(crate) fn late(reason: &str) -> Failure {
+        Failure { code: 0, reason: reason.to_owned(), is_late: true }
+    }
+
+    /// Describes an error of a connection, without the contents of URLs and headers, neither the source's nor the server's.
+    /// Servers often repeat a request's address in their answer.
+    fn of(e: &hyper::Error) -> Failure {
+        let cause = e.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        if let Some(cause) = cause.filter(|cause| cause.kind() != io::ErrorKind::UnexpectedEof) {
+            return Failure::of_io(cause);
+        }
+        if e.is_incomplete_message() || e.is_canceled() || e.is_closed() || cause.is_some() {
+            return "the server ended the connection before its answer".into();
+        }
+        format!("protocol: {e}").into()
+    }
+
+    fn of_io(e: &io::Error) -> Failure {
+        if let Some(reason) = tls::reason(e) {
+            return reason.into();
+        }
+        e.to_string().into()
+    }
+}
+
+/// Reason for an answer that does not end in time.
+pub(crate) const LATE: &str = "no complete answer in time";
+
+/// Answer of a server: a document that may be encoded.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
+    pub(crate) coding: Coding,
     pub(crate) document: Document,
 }
 
+/// A request to the source's server, or to the target of a redirection.
+#[derive(Debug)]
+struct Asked<'r> {
+    url: Url,
+    /// Headers of the source's file.
+    headers: &'r [(String, String)],
+    authorization: Option<String>,
+}
+
 impl Client {
-    /// Creates a client.
+    /// Creates a client for the URL of a file.
     ///
     /// # Errors
-    /// The reason why the certificates cannot be used.
+    /// The URL is not valid. The reason has no secrets.
     pub(crate) fn new(file: &UrlFile) -> Result<Client, String> {
         let (url, user) = without_user(&file.url);
         let user = user.map(|user| basic(&user));
-        let client = Client { own: OnceLock::new(), kept: Arc::default(), url: quoted(&url), user };
-        let is_plain =
-            !file.url.starts_with("https:") && file.access.socket.is_none() && shared().config().proxy().is_none();
-        if !is_plain || longest_request(file, &client.url) > SHARED {
-            let _ = client.own.set(own_agent(file, &client.url)?);
-        }
-        Ok(client)
+        let url = Url::parse(&quoted(&url)).map_err(|e| format!("the URL is not valid: {e}"))?;
+        Ok(Client { url, user, kept: None, tls: None })
     }
 
-    /// Gets a document. The size limit holds before and after decompression.
+    /// Gets a document.
     ///
     /// # Errors
     /// A [`Failure`] whose text has no secrets.
-    pub(crate) fn get(&self, file: &UrlFile, deadline: Instant, limit: Limit) -> Result<Answer, Failure> {
-        let response = self.follow(file, deadline)?;
-        let code = response.status().as_u16();
-        if !response.status().is_success() {
-            let reason = response.status().canonical_reason().unwrap_or("unknown status");
-            return Err(Failure { code, reason: format!("{code} {reason}"), is_late: false });
+    pub(crate) async fn get(
+        &mut self,
+        file: &UrlFile,
+        authorization: Option<String>,
+        means: &mut Means<'_>,
+    ) -> Result<Answer, Failure> {
+        let (deadline, mut code) = (means.deadline, 0);
+        let answer = tokio::time::timeout_at(deadline.into(), self.answer(file, authorization, means, &mut code)).await;
+        answer.unwrap_or_else(|_| Err(Failure { code, ..Failure::late(LATE) }))
+    }
+
+    async fn answer(
+        &mut self,
+        file: &UrlFile,
+        authorization: Option<String>,
+        means: &mut Means<'_>,
+        code: &mut u16,
+    ) -> Result<Answer, Failure> {
+        let (response, connection, origin) = self.follow(file, authorization, means).await?;
+        let status = response.status();
+        *code = status.as_u16();
+        let failed = |reason: String| Failure { code: status.as_u16(), ..Failure::from(reason) };
+        if !status.is_success() {
+            return Err(failed(format!(
+                "{} {}",
+                status.as_u16(),
+                status.canonical_reason().unwrap_or("unknown status")
+            )));
         }
-        // A body that was compressed several times may have a line for each time.
-        let encodings = response.headers().get_all("content-encoding").iter();
-        let encodings: Vec<_> = encodings.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
-        let encoding = encodings.join(",").trim().to_ascii_lowercase();
-        let body = response.into_body().into_reader();
-        let document = decoded(body, &encoding, limit, deadline).map_err(|e| match e.downcast::<ureq::Error>() {
-            Ok(e) => failure(code, &e, &self.url),
-            Err(e) if encoding.is_empty() && e.kind() == io::ErrorKind::UnexpectedEof => {
-                let reason = "the server ended the connection within its answer".to_owned();
-                Failure { code, reason, is_late: false }
+        let coding = Coding::of(response.headers());
+        let mut document = Document::new(means.permits, means.bytes, means.usual + means.usual / 16 + 64);
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|e| {
+                let failure = Failure::of(&e);
+                let is_end = failure.reason.contains("ended the connection");
+                failed(if is_end { ENDED.to_owned() } else { failure.reason })
+            })?;
+            if let Some(bytes) = frame.data_ref() {
+                document.extend(bytes).map_err(|full| failed(full.of("the answer is ")))?;
             }
-            Err(e) => Failure { code, reason: e.to_string(), is_late: e.kind() == io::ErrorKind::TimedOut },
-        })?;
-        Ok(Answer { code, document })
+        }
+        self.keep(connection, origin, means.permits);
+        Ok(Answer { code: *code, coding, document })
     }
 
     /// Sends a request, and follows redirections. The headers of the source's file and its secrets are sent to its own
     /// server only. No redirection leads nearer than the servers before it ([`reach`]).
-    fn follow(&self, file: &UrlFile, deadline: Instant) -> Result<Answered, Failure> {
-        let authorization = file.access.authorization()?.or_else(|| self.user.clone());
-        let (mut headers, mut authorization) = (&file.headers[..], authorization.as_deref());
-        let ask = |request: &Request<'_>, nearest| -> Result<(Answered, Reach), Failure> {
-            let (answer, reached) = reach::within(nearest, || self.ask(file, request, deadline));
-            let answer = answer?;
-            let named = Reach::of_host(answer.get_uri().host().unwrap_or_default());
-            Ok((answer, nearest.min(reached.max(named))))
-        };
-        let (mut response, mut nearest) = ask(&Request { url: &self.url, headers, authorization }, Reach::Host)?;
-        for _ in 0..REDIRECTS {
-            let Some(location) = location(response.status(), response.headers()) else { return Ok(response) };
-            let url = target(response.get_uri(), location)?;
-            let to = url.parse::<Uri>().ok();
-            if !to.as_ref().is_some_and(|to| is_same_server(response.get_uri(), to)) {
-                headers = &[];
-                authorization = None;
+    async fn follow(
+        &mut self,
+        file: &UrlFile,
+        authorization: Option<String>,
+        means: &mut Means<'_>,
+    ) -> Result<(Response<Incoming>, Connection, String), Failure> {
+        let authorization = authorization.or_else(|| self.user.clone());
+        let mut asked = Asked { url: self.url.clone(), headers: &file.headers, authorization };
+        let mut nearest = Reach::Host;
+        for _ in 0..=REDIRECTS {
+            let (response, connection) = self.ask(file, &asked, nearest, means).await?;
+            let origin = origin(&asked.url);
+            let Some(location) = location(response.status(), response.headers()) else {
+                return Ok((response, connection, origin));
+            };
+            let named = asked.url.host().map_or(Reach::Elsewhere, |host| Reach::of_host(&host));
+            nearest = nearest.min(connection.reach.max(named));
+            let url = target(&asked.url, location)?;
+            if !is_same_server(&asked.url, &url) {
+                (asked.headers, asked.authorization) = (&[], None);
             }
             // A proxy may be on this host.
-            if Reach::of_host(to.as_ref().and_then(Uri::host).unwrap_or_default()) > nearest {
-                return Err(reach::REFUSED.to_owned().into());
+            if url.host().is_some_and(|host| Reach::of_host(&host) > nearest) {
+                return Err(reach::REFUSED.into());
             }
-            let _ = io::copy(&mut response.into_body().into_reader().take(MOVED), &mut io::sink());
-            (response, nearest) = ask(&Request { url: &url, headers, authorization }, nearest)?;
+            if is_read(response.into_body()).await {
+                self.keep(connection, origin, means.permits);
+            }
+            asked.url = url;
         }
-        match location(response.status(), response.headers()) {
-            None => Ok(response),
-            Some(_) => Err(format!("more than {REDIRECTS} redirections").into()),
-        }
+        Err(format!("more than {REDIRECTS} redirections").into())
     }
 
     /// Sends a request, and receives the head of the answer.
-    fn ask(&self, file: &UrlFile, request: &Request<'_>, deadline: Instant) -> Result<Answered, Failure> {
-        if request.url.starts_with("https:") && self.own.get().is_none() {
-            // After a redirection to HTTPS. The shared agent does not know the source's certificates.
-            let _ = self.own.set(own_agent(file, request.url)?);
-        }
-        let ask = || self.ask_once(file, request, deadline);
-        // A server may end a kept connection when a request is under way.
-        let answer = ask().or_else(|e| if has_ended(&e) { ask() } else { Err(e) });
-        answer.map_err(|e| failure(0, &e, request.url))
-    }
-
-    fn ask_once(&self, file: &UrlFile, of: &Request<'_>, deadline: Instant) -> Result<Answered, ureq::Error> {
-        let own = self.own.get();
-        let mut request = own.unwrap_or_else(|| shared()).get(of.url);
-        for (name, value) in [("Accept", accepted(file.format)), ("Accept-Encoding", ENCODINGS)] {
-            if !of.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
-                request = request.header(name, value);
+    async fn ask(
+        &mut self,
+        file: &UrlFile,
+        asked: &Asked<'_>,
+        nearest: Reach,
+        means: &mut Means<'_>,
+    ) -> Result<(Response<Incoming>, Connection), Failure> {
+        let origin = origin(&asked.url);
+        let is_usable =
+            |kept: &Kept| kept.origin == origin && kept.since.elapsed() < IDLE && kept.connection.sender.is_ready();
+        if let Some(kept) = self.kept.take().filter(is_usable).filter(|kept| kept.connection.reach <= nearest) {
+            let mut connection = kept.connection;
+            // A server may end a kept connection when a request is under way.
+            let request = request(file, asked, &connection.proxy)?;
+            if let Ok(response) = connection.sender.send_request(request).await {
+                return Ok((response, connection));
             }
         }
-        for (name, value) in of.headers {
-            request = request.header(name, value);
+        let mut connection = self.connect(file, &asked.url, nearest, means).await?;
+        let request = request(file, asked, &connection.proxy)?;
+        let response = connection.sender.send_request(request).await.map_err(|e| Failure::of(&e))?;
+        Ok((response, connection))
+    }
+
+    /// Keeps a connection for the next request, if that is possible.
+    fn keep(&mut self, connection: Connection, origin: String, permits: &Permits) {
+        if connection.sender.is_closed() {
+            return;
         }
-        if let Some(value) = of.authorization {
-            request = request.header("Authorization", value);
+        if let Some(permit) = permits.keep() {
+            self.kept = Some(Kept { origin, connection, since: Instant::now(), _permit: permit });
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let request = request.config().timeout_global(Some(left.max(Duration::from_millis(1)))).build();
-        if own.is_some() { request.call() } else { self.kept.during(|| request.call()) }
+    }
+
+    /// Connects to the server of a URL: through the file's socket, through a proxy that the environment names, or directly.
+    async fn connect(
+        &mut self,
+        file: &UrlFile,
+        url: &Url,
+        nearest: Reach,
+        means: &mut Means<'_>,
+    ) -> Result<Connection, Failure> {
+        let is_https = url.scheme() == "https";
+        if let Some(path) = &file.access.socket {
+            if is_https {
+                return Err("HTTPS is not supported over a Unix socket".into());
+            }
+            let stream = UnixStream::connect(path).await.map_err(|e| format!("{}: {e}", path.display()))?;
+            return handshake(Box::new(stream), Reach::Host, None).await;
+        }
+        let tls = if is_https { Some(self.tls(file).await?) } else { None };
+        let (host, port) = host_and_port(url)?;
+        let Some(proxy) = proxy(url) else {
+            let stream = connect_tcp(&host, port, nearest, means).await?;
+            let reach = stream.peer_addr().map_or(Reach::Elsewhere, |peer| peer.ip().into());
+            let mut io: Box<dyn Io> = Box::new(stream);
+            if let Some(tls) = tls {
+                io = secured(tls, io, &host).await?;
+            }
+            return handshake(io, reach, None).await;
+        };
+        let mut io = self.connect_proxy(file, &proxy, means).await?;
+        let auth = proxy.basic_auth().cloned();
+        let Some(tls) = tls else { return handshake(io, Reach::Elsewhere, Some(auth)).await };
+        io = tunnel(io, &format!("{host}:{port}"), auth).await?;
+        handshake(secured(tls, io, &host).await?, Reach::Elsewhere, None).await
+    }
+
+    /// Connects to a proxy, which may be anywhere.
+    async fn connect_proxy(
+        &mut self,
+        file: &UrlFile,
+        proxy: &Intercept,
+        means: &mut Means<'_>,
+    ) -> Result<Box<dyn Io>, Failure> {
+        let uri = proxy.uri();
+        let tls = match uri.scheme_str() {
+            Some("http") => None,
+            Some("https") => Some(self.tls(file).await?),
+            _ => return Err("only proxies with HTTP are supported".into()),
+        };
+        let host = Host::parse(uri.host().unwrap_or_default()).map_err(|_| "the proxy has no valid host")?;
+        let port = uri.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
+        let failed = |failure: Failure| Failure { reason: format!("proxy: {}", failure.reason), ..failure };
+        let stream = connect_tcp(&host, port, Reach::Host, means).await.map_err(failed)?;
+        let io: Box<dyn Io> = Box::new(stream);
+        match tls {
+            Some(tls) => secured(tls, io, &host).await.map_err(failed),
+            None => Ok(io),
+        }
+    }
+
+    /// Returns the settings for TLS. The certificates of the source are read before a connection.
+    async fn tls(&mut self, file: &UrlFile) -> Result<tls::Config, Failure> {
+        if let Some(config) = &self.tls {
+            return Ok(config.clone());
+        }
+        let access = file.access.clone();
+        let read = tokio::task::spawn_blocking(move || tls::config(&access)).await;
+        let config = read.map_err(|e| e.to_string())??;
+        Ok(self.tls.insert(config).clone())
     }
 }
 
-/// Head of an answer, and its body that is not received yet.
-type Answered = ureq::http::Response<ureq::Body>;
+/// Reason for an answer that is not complete.
+const ENDED: &str = "the server ended the connection within its answer";
 
-/// Returns whether the connection has ended, instead of an answer.
-fn has_ended(e: &ureq::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(e, ureq::Error::Io(e) if [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof].contains(&e.kind()))
+/// Returns what the connections of a URL have in common.
+fn origin(url: &Url) -> String {
+    url[..Position::BeforePath].to_owned()
 }
 
-/// Returns the agent of all sources without HTTPS, socket or proxy. It keeps no connections: each source keeps its own.
-fn shared() -> &'static ureq::Agent {
-    static AGENT: OnceLock<ureq::Agent> = OnceLock::new();
-    AGENT.get_or_init(|| {
-        let config = config(SHARED).max_idle_connections(0).build();
-        ureq::Agent::with_parts(config, UrlConnector::default(), Direct)
-    })
+fn host_and_port(url: &Url) -> Result<(Host, u16), Failure> {
+    let host = url.host().map(|host| host.to_owned());
+    host.zip(url.port_or_known_default()).ok_or_else(|| "the URL has no valid host".into())
 }
 
-/// Creates an agent that keeps one connection.
-fn own_agent(file: &UrlFile, url: &str) -> Result<ureq::Agent, String> {
-    let config = config(longest_request(file, url)).max_idle_connections(1).max_idle_connections_per_host(1);
-    let config = config.max_idle_age(IDLE);
-    // Certificates take time and memory that other sources do not need.
-    #[cfg(feature = "tls")]
-    let config = if url.starts_with("https:") { crate::tls::configure(config, &file.access)? } else { config };
-    let config = config.build();
-    Ok(match &file.access.socket {
-        Some(path) => ureq::Agent::with_parts(config, UnixConnector(path.clone()), NoAddress),
-        None => ureq::Agent::with_parts(config, UrlConnector::default(), Direct),
-    })
+/// Proxies that the environment names when the agent starts.
+struct Proxies {
+    matcher: Matcher,
+    /// Entries of `no_proxy` with a port.
+    with_ports: Vec<String>,
 }
 
-fn config(longest_request: usize) -> ConfigBuilder<AgentScope> {
-    ureq::Agent::config_builder()
-        .user_agent(concat!("pmdaopenmetrics/", env!("CARGO_PKG_VERSION")))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .input_buffer_size(BUFFER)
-        .output_buffer_size(longest_request)
+static PROXIES: LazyLock<Proxies> = LazyLock::new(|| {
+    // As with python-requests, the small letters count first.
+    let of = |name: &str| {
+        [name.to_owned(), name.to_uppercase()].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default()
+    };
+    let no = of("no_proxy");
+    let entries = no.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty());
+    let (with_ports, others): (Vec<&str>, Vec<&str>) = entries.partition(|entry| {
+        let port = entry.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+        port.is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    });
+    let matcher = Matcher::builder().all(of("all_proxy")).http(of("http_proxy")).https(of("https_proxy"));
+    Proxies {
+        matcher: matcher.no(others.join(",")).build(),
+        with_ports: with_ports.into_iter().map(|entry| entry.trim_start_matches('.').to_ascii_lowercase()).collect(),
+    }
+});
+
+/// Returns the proxy for a URL.
+fn proxy(url: &Url) -> Option<Intercept> {
+    let (host, port) = host_and_port(url).ok()?;
+    let server = format!("{host}:{port}");
+    let is_excepted = |entry: &String| {
+        server.strip_suffix(entry.as_str()).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    if PROXIES.with_ports.iter().any(is_excepted) {
+        return None;
+    }
+    PROXIES.matcher.intercept(&url[..Position::BeforePath].parse().ok()?)
 }
 
-/// Returns a size that is enough for any request of this file. A secret may change while the connection is kept.
-fn longest_request(file: &UrlFile, url: &str) -> usize {
-    let headers: usize = file.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
-    let has_secret = file.access.bearer.is_some() || file.access.basic.is_some();
-    REQUEST + url.len() + 2 * file.url.len() + headers + if has_secret { BUFFER } else { 0 }
+/// Connects to the first address of a host that accepts. Each address has half of the time that is left, and the last one
+/// all of it.
+async fn connect_tcp(host: &Host, port: u16, nearest: Reach, means: &mut Means<'_>) -> Result<TcpStream, Failure> {
+    let all: Vec<IpAddr> = match host {
+        Host::Ipv4(ip) => vec![(*ip).into()],
+        Host::Ipv6(ip) => vec![(*ip).into()],
+        Host::Domain(name) if name == "localhost" => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        Host::Domain(name) => look_up(name, means).await?,
+    };
+    let addresses: Vec<SocketAddr> = all
+        .iter()
+        .filter(|ip| Reach::from(**ip) <= nearest)
+        .take(ADDRESSES)
+        .map(|ip| SocketAddr::new(*ip, port))
+        .collect();
+    let mut last = if all.is_empty() { "the host has no address" } else { reach::REFUSED }.into();
+    for (at, address) in (1..).zip(&addresses) {
+        let left = means.deadline.saturating_duration_since(Instant::now());
+        let share = if at == addresses.len() { left } else { left / 2 };
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(e)) => last = e.to_string().into(),
+            Err(_) => last = Failure::late("no connection in time"),
+        }
+    }
+    Err(last)
+}
+
+/// Looks up a name. That cannot be stopped: if the name service does not answer, it goes on after the request has ended.
+async fn look_up(name: &str, means: &mut Means<'_>) -> Result<Vec<IpAddr>, Failure> {
+    let name = name.to_owned();
+    let work = move || (name.as_str(), 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect());
+    let found = means.slow.run(means.permits, means.deadline, work).await;
+    let found: io::Result<Vec<IpAddr>> =
+        found.ok_or_else(|| Failure::late("the name service has not answered in time"))?;
+    found.map_err(|e| e.to_string().into())
+}
+
+async fn secured(tls: tls::Config, io: Box<dyn Io>, host: &Host) -> Result<Box<dyn Io>, Failure> {
+    let secured = tls::secured(tls, io, &host.to_string()).await.map_err(|e| Failure::of_io(&e))?;
+    Ok(Box::new(secured))
+}
+
+/// Asks a proxy for a connection to a server.
+async fn tunnel(io: Box<dyn Io>, server: &str, auth: Option<HeaderValue>) -> Result<Box<dyn Io>, Failure> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(|e| Failure::of(&e))?;
+    let task = tokio::spawn(connection.with_upgrades());
+    let mut request = Request::new(Empty::<Bytes>::new());
+    *request.method_mut() = Method::CONNECT;
+    *request.uri_mut() = server.parse::<Uri>().map_err(|_| "the URL has no valid host")?;
+    let host = HeaderValue::from_str(server).map_err(|_| "the URL has no valid host")?;
+    request.headers_mut().insert(header::HOST, host);
+    if let Some(auth) = auth {
+        request.headers_mut().insert(header::PROXY_AUTHORIZATION, auth);
+    }
+    let response = sender.send_request(request).await.map_err(|e| Failure::of(&e))?;
+    let status = response.status();
+    if !status.is_success() {
+        task.abort();
+        return Err(format!("the proxy refuses the connection: {}", status.as_u16()).into());
+    }
+    let upgraded = hyper::upgrade::on(response).await.map_err(|e| Failure::of(&e))?;
+    Ok(Box::new(TokioIo::new(upgraded)))
+}
+
+/// Begins to speak HTTP on a connection.
+async fn handshake(io: Box<dyn Io>, reach: Reach, proxy: Option<Option<HeaderValue>>) -> Result<Connection, Failure> {
+    // Headers that the agent does not need cost no values.
+    let mut builder = http1::Builder::new();
+    builder.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
+    builder.ignore_invalid_headers_in_responses(true).max_headers(HEADERS);
+    let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(|e| Failure::of(&e))?;
+    // It ends with `sender`, or with the server's end of the connection.
+    tokio::spawn(async move { _ = connection.await });
+    Ok(Connection { sender, reach, proxy })
+}
+
+/// Builds a request for a server, or for a proxy.
+fn request(
+    file: &UrlFile,
+    asked: &Asked<'_>,
+    proxy: &Option<Option<HeaderValue>>,
+) -> Result<Request<Empty<Bytes>>, Failure> {
+    let mut request = Request::new(Empty::new());
+    let from = if proxy.is_some() { Position::BeforeScheme } else { Position::BeforePath };
+    let uri = asked.url[from..Position::AfterQuery].parse::<Uri>();
+    *request.uri_mut() = uri.map_err(|_| "the URL, or that of a redirection, is too long or not valid")?;
+    let headers = request.headers_mut();
+    for (name, value) in asked.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("HEADER: {name:?} is no name"))?;
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        headers.append(&name, value.map_err(|_| format!("HEADER: the value of {name} has control characters"))?);
+    }
+    let host = HeaderValue::from_str(&asked.url[Position::BeforeHost..Position::AfterPort]);
+    let host = host.map_err(|_| "the URL has no valid host")?;
+    let usual = [
+        (header::HOST, host),
+        (header::ACCEPT, HeaderValue::from_static(accepted(file.format))),
+        (header::ACCEPT_ENCODING, HeaderValue::from_static(ENCODINGS)),
+        (header::USER_AGENT, HeaderValue::from_static(AGENT)),
+    ];
+    for (name, value) in usual {
+        headers.entry(name).or_insert(value);
+    }
+    if let Some(authorization) = &asked.authorization {
+        let value = HeaderValue::from_str(authorization);
+        headers.insert(header::AUTHORIZATION, value.map_err(|_| "the secret has characters that no header may have")?);
+    }
+    if let Some(Some(auth)) = proxy {
+        headers.insert(header::PROXY_AUTHORIZATION, auth.clone());
+    }
+    Ok(request)
 }
 
 /// Returns the value of the header `Accept`.
@@ -242,119 +534,44 @@ fn accepted(format: Format) -> &'static str {
     }
 }
 
-/// Describes an error without the contents of URLs and headers, neither the source's nor the server's. Servers often
-/// repeat a request's address in their answer.
-fn failure(code: u16, e: &ureq::Error, url: &str) -> Failure {
-    let reason = match e {
-        ureq::Error::Timeout(_) => "no complete answer in time".to_owned(),
-        ureq::Error::BadUri(_) => "the URL, or that of a redirection, has no valid host".to_owned(),
-        ureq::Error::ConnectProxyFailed(_) => "the proxy refuses the connection".to_owned(),
-        // All headers that arrive must fit into the buffer.
-        ureq::Error::Io(e) if code == 0 && e.kind() == io::ErrorKind::UnexpectedEof => {
-            format!("the server ended the connection before its answer, or the headers are longer than {BUFFER} bytes")
-        }
-        ureq::Error::Protocol(e) => {
-            let text = e.to_string();
-            let known = Some("bad header").filter(|known| text.starts_with(known));
-            if text.starts_with("output too small") {
-                "the address of a redirection is too long".to_owned()
-            } else {
-                format!("protocol: {}", known.unwrap_or(&text))
-            }
-        }
-        e => e.to_string().replace(url, &presentable(url)),
-    };
-    Failure { code, reason, is_late: matches!(e, ureq::Error::Timeout(_)) }
+/// Returns the address that an answer redirects to, as the server has sent it.
+fn location(status: StatusCode, headers: &HeaderMap) -> Option<&[u8]> {
+    let is_redirection = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    headers.get(header::LOCATION).filter(|_| is_redirection).map(|value| value.as_bytes())
 }
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::io::{BufRead as _, BufReader, Write as _};
-    use std::net::{SocketAddr, TcpListener};
-    use std::sync::Mutex;
-
-    use super::*;
-
-    const LIMIT: Duration = Duration::from_secs(60);
-
-    /// Starts a server whose connections end after so many requests. A request for `/to/X` is redirected to `http://X/`. A
-    /// document is the number of connections so far.
-    fn server(requests: usize) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
-        let connections = Arc::new(Mutex::new(0));
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (mut stream, connections) = (stream.unwrap(), Arc::clone(&connections));
-                std::thread::spawn(move || {
-                    *connections.lock().unwrap() += 1;
-                    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-                    for _ in 0..requests {
-                        let Some(Ok(first)) = lines.next() else { return };
-                        lines.by_ref().find(|line| line.as_ref().is_ok_and(String::is_empty));
-                        let answer = match first.strip_prefix("GET /to/").and_then(|rest| rest.split(' ').next()) {
-                            Some(to) => format!("302 Found\r\nLocation: http://{to}/\r\nContent-Length: 0\r\n\r\n"),
-                            None => format!("200 OK\r\nContent-Length: 4\r\n\r\n{:04}", connections.lock().unwrap()),
-                        };
-                        stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
-                    }
-                });
-            }
-        });
-        addr
+/// Returns the URL of a redirection from `base`.
+///
+/// # Errors
+/// A text without the address.
+fn target(base: &Url, location: &[u8]) -> Result<Url, &'static str> {
+    const MALFORMED: &str = "the address of a redirection is not valid";
+    let location = std::str::from_utf8(location).map_err(|_| MALFORMED)?.trim();
+    let mut url = base.join(location).map_err(|_| MALFORMED)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("a redirection leads to another protocol than HTTP");
     }
+    // They would be a stranger's.
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
+    if url.host_str().is_none_or(str::is_empty) { Err(MALFORMED) } else { Ok(url) }
+}
 
-    fn get(client: &Client, file: &UrlFile) -> String {
-        let limit = Limit { most: 100, usual: 0 };
-        String::from_utf8(client.get(file, Instant::now() + LIMIT, limit).unwrap().document.to_vec()).unwrap()
-    }
+/// Returns whether what is secret for `from` may be sent to `to`: the same host and port with the same protocol, or with
+/// HTTPS in place of HTTP, each with its usual port.
+fn is_same_server(from: &Url, to: &Url) -> bool {
+    let of = |url: &Url| (url.scheme() == "https", url.port_or_known_default());
+    from.host() == to.host() && (of(from) == of(to) || (of(from), of(to)) == ((false, Some(80)), (true, Some(443))))
+}
 
-    fn client(url: &str) -> (Client, UrlFile) {
-        let file = UrlFile::parse(url).unwrap();
-        (Client::new(&file).unwrap(), file)
+/// Reads the body of a redirection. Returns false if it is too long.
+async fn is_read(mut body: Incoming) -> bool {
+    let mut left = MOVED;
+    while let Some(frame) = body.frame().await {
+        let len = frame.as_ref().map_or(MOVED, |frame| frame.data_ref().map_or(0, Bytes::len));
+        match left.checked_sub(len).filter(|_| frame.is_ok()) {
+            Some(rest) => left = rest,
+            None => return false,
+        }
     }
-
-    /// A source keeps its connection, another one has another connection, and a server may end them.
-    #[test]
-    fn connections_are_used_again() {
-        let addr = server(3);
-        let (first, file) = client(&format!("http://{addr}/"));
-        let (other, _) = client(&format!("http://{addr}/"));
-        let documents = [0; 7].map(|_| get(&first, &file));
-        assert_eq!(documents, ["0001", "0001", "0001", "0002", "0002", "0002", "0003"]);
-        assert_eq!([get(&other, &file), get(&first, &file), get(&other, &file)], ["0004"; 3]);
-        assert!(first.own.get().is_none());
-        // The agent of its own for very long requests keeps the connection, too.
-        let (long, file) = client(&format!("http://{addr}/\nHEADER: X-Long: {}\n", "x".repeat(SHARED)));
-        assert!(long.own.get().is_some());
-        assert_eq!([get(&long, &file), get(&long, &file)], ["0005"; 2]);
-    }
-
-    /// A server that ends a kept connection instead of answering gets the request again, over a new connection.
-    #[test]
-    fn a_kept_connection_ends_with_a_request() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for (number, stream) in (1..).zip(listener.incoming()) {
-                let mut stream = stream.unwrap();
-                let mut lines = BufReader::with_capacity(1, stream.try_clone().unwrap()).lines();
-                lines.by_ref().find(|line| line.as_ref().is_ok_and(String::is_empty));
-                stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{number}").as_bytes()).unwrap();
-                // The rest of the next request is not read, so the connection is reset.
-                lines.next();
-            }
-        });
-        let (client, file) = client(&format!("http://{addr}/"));
-        assert_eq!([0; 4].map(|_| get(&client, &file)), ["1", "2", "3", "4"]);
-    }
-
-    /// The connection to another server is not used for the source's own. Only one is kept.
-    #[test]
-    fn a_redirection_leads_to_another_connection() {
-        let (from, to) = (server(100), server(100));
-        let (client, file) = client(&format!("http://{from}/to/{to}"));
-        assert_eq!([get(&client, &file), get(&client, &file)], ["0001", "0002"]);
-    }
+    true
 }

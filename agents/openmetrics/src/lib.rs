@@ -2,9 +2,9 @@
 //! counterpart of pmdaopenmetrics(1).
 //!
 //! The sources are the files of a directory (`config_dir`): `NAME.url` has a URL and rules (`url_file`), and an
-//! executable file is a script. Threads read them (`reader`, `pool`), and convert their documents to samples (`model`).
-//! A request waits for a source for at most twice the usual time (`source`), so a source that hangs does not delay
-//! other clients for long.
+//! executable file is a script. The tasks of one thread read them (`runtime`, `reader`), and convert their documents to
+//! samples (`model`). A request waits for a source for 1.5 times its usual time (`source`), so a source that hangs does
+//! not delay other clients for long.
 //!
 //! Numbers and names are those of PCP's agent: cluster = source, item = metric, instance = set of labels. They are kept
 //! in files of the same format (`table`).
@@ -16,35 +16,28 @@ mod check;
 mod compact;
 mod config_dir;
 mod control;
-mod descriptors;
 mod document;
 mod filter;
 mod http;
-mod inbox;
 mod keys;
 mod labels;
-mod local;
-mod lookup;
 mod metadata;
 mod metric;
 mod model;
 mod naming;
 mod options;
 mod pickle;
-mod pool;
 mod reach;
 mod reader;
-mod redirection;
+mod runtime;
 mod scan;
 mod script;
 mod source;
 mod sources;
 mod store;
-mod supervisor;
 mod table;
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
-mod transport;
 mod trial;
 mod trust;
 mod url_file;
@@ -63,13 +56,11 @@ use tracing::{info, warn};
 
 use metric::Likeness;
 use options::Options;
-use pool::Pool;
 use source::Source;
 use sources::Sources;
-pub use supervisor::supervise;
 pub use trial::{Seen, Trial};
 
-/// Agent `openmetrics`: serves the samples that workers have read from the sources of a configuration directory.
+/// Agent `openmetrics`: serves the samples that tasks have read from the sources of a configuration directory.
 #[derive(Debug)]
 pub struct Openmetrics {
     sources: Sources,
@@ -105,7 +96,7 @@ const SOURCES: &str = "Sources of agent openmetrics: files NAME.url, whose first
     whose standard output is a document. Their metrics are below openmetrics.NAME. pmdaopenmetrics --check FILE\n\
     shows what a source becomes.\n";
 
-/// Key of the workers' reports.
+/// Key of the tasks' reports.
 const REPORTS: usize = 0;
 
 impl Agent for Openmetrics {
@@ -131,8 +122,7 @@ impl Agent for Openmetrics {
         let mut dynamic = setup.dynamic([Self::NAME]);
         control::show(&mut dynamic, Self::NAME, options.likeness())?;
         let (dir, defaults) = (options.dir(setup), options.defaults(setup)?);
-        let pool = Pool::new(options.threads());
-        let mut sources = Sources::new(dir, defaults, options.wait(), pool, Self::NAME, dynamic)?;
+        let mut sources = Sources::new(dir, defaults, options.wait(), Self::NAME, dynamic)?;
         sources.refresh_after = options.refresh();
         let host = nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Openmetrics {
@@ -148,10 +138,7 @@ impl Agent for Openmetrics {
 
     fn open(&mut self) -> Start<()> {
         info!("Initializing ... currently in notready state.");
-        // If the program connects the `log` crate with its own log, messages of the HTTP library would contain URLs.
-        log::set_max_level(log::LevelFilter::Off);
-        descriptors::raise();
-        self.sources.start();
+        self.sources.start()?;
         self.update_names();
         Ok(())
     }
@@ -166,7 +153,7 @@ impl Agent for Openmetrics {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        set.readable(REPORTS, self.sources.inbox());
+        set.readable(REPORTS, self.sources.reports());
         if let Some(due) = self.sources.due() {
             set.at(due);
         }

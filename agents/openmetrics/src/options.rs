@@ -9,9 +9,9 @@ use pmda::{CommandLine, Setup, Start};
 
 use crate::budget::Budget;
 use crate::config_dir::{ConfigDir, Order};
-use crate::document;
 use crate::metric::Likeness;
 use crate::reader::Defaults;
+use crate::runtime::Permits;
 use crate::source::Waits;
 use crate::sources::tables;
 use crate::store::Store;
@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// need most of it lose instances [default: a quarter of what the process may use, at most 1024]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: Option<u32>,
-    /// Largest number of threads that read sources
+    /// Largest number of scripts, and of files, that begin to be read at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=1000))]
     threads: u16,
     /// Accept files and directories of any owner, and those that others may write to
@@ -109,10 +109,6 @@ impl Options {
         self.refresh
     }
 
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.into()
-    }
-
     pub(crate) fn script_timeout(&self) -> Duration {
         self.script_timeout
     }
@@ -129,11 +125,9 @@ impl Options {
         self.bytes
     }
 
-    /// Sets the limit of the memory for documents: the usual one, or more if a document may be longer, but never more
-    /// than the sources may have.
-    pub(crate) fn limit_documents(&self) {
-        let longest = usize::try_from(self.bytes).unwrap_or(usize::MAX);
-        document::limit(self.memory().min(longest.max(document::MOST)));
+    /// Returns the limits of all readings together. Documents never have more memory than the sources.
+    pub(crate) fn permits(&self) -> Permits {
+        Permits::new(self.threads.into(), self.bytes, self.memory())
     }
 
     /// Returns the memory for all sources, in bytes.
@@ -153,7 +147,6 @@ impl Options {
 
     pub(crate) fn defaults(&self, setup: &Setup) -> Start<Defaults> {
         let config = setup.config();
-        self.limit_documents();
         Ok(Defaults {
             timeout: self.timeout,
             script_timeout: self.script_timeout,
@@ -163,6 +156,7 @@ impl Options {
             likeness: self.likeness(),
             store: Store::new(tables(&config.var_dir()), setup.domain()),
             budget: Budget::new(self.memory()),
+            permits: self.permits(),
         })
     }
 }

@@ -4,8 +4,9 @@
 //! A redirection must not lead nearer than any server that led to it. What counts is the address of the connection, not
 //! the name in the URL. What is behind a proxy is elsewhere.
 
-use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
+
+use url::Host;
 
 /// Text of the error about a redirection that leads too near.
 pub(crate) const REFUSED: &str = "a redirection leads from a server elsewhere to this host or its link";
@@ -39,54 +40,14 @@ impl From<IpAddr> for Reach {
 
 impl Reach {
     /// Returns how near the host of a URL is, as far as its text says.
-    pub(crate) fn of_host(host: &str) -> Reach {
-        let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        match ip {
-            Ok(ip) => ip.into(),
-            Err(_) if host.eq_ignore_ascii_case("localhost") => Reach::Host,
-            Err(_) => Reach::Elsewhere,
+    pub(crate) fn of_host(host: &Host<&str>) -> Reach {
+        match host {
+            Host::Ipv4(ip) => IpAddr::from(*ip).into(),
+            Host::Ipv6(ip) => IpAddr::from(*ip).into(),
+            Host::Domain(name) if name.eq_ignore_ascii_case("localhost") => Reach::Host,
+            Host::Domain(_) => Reach::Elsewhere,
         }
     }
-}
-
-thread_local! {
-    /// How near the server of this thread's request may be.
-    static NEAREST: Cell<Reach> = const { Cell::new(Reach::Host) };
-    /// How near the server is that has received this thread's request.
-    static REACHED: Cell<Reach> = const { Cell::new(Reach::Elsewhere) };
-    /// Whether this thread connects to a proxy.
-    static TO_PROXY: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Sends a request to a server that is not nearer than `nearest`. Returns how near it is.
-pub(crate) fn within<T>(nearest: Reach, request: impl FnOnce() -> T) -> (T, Reach) {
-    NEAREST.set(nearest);
-    REACHED.set(Reach::Elsewhere);
-    (request(), REACHED.get())
-}
-
-/// Connects to a proxy, which may be anywhere.
-pub(crate) fn to_proxy<T>(connect: impl FnOnce() -> T) -> T {
-    // The connector calls itself for the proxy.
-    let before = TO_PROXY.replace(true);
-    let connected = connect();
-    TO_PROXY.set(before);
-    connected
-}
-
-/// Returns how near a new connection's server is.
-pub(crate) fn of_connection(peer: Reach) -> Reach {
-    if TO_PROXY.get() { Reach::Elsewhere } else { peer }
-}
-
-/// Returns whether this thread's request may be sent there.
-pub(crate) fn may_reach(peer: Reach) -> bool {
-    of_connection(peer) <= NEAREST.get()
-}
-
-/// Notes that this thread's request is sent there.
-pub(crate) fn reached(peer: Reach) {
-    REACHED.set(peer);
 }
 
 #[cfg(test)]
@@ -99,8 +60,8 @@ mod tests {
         for (reach, hosts) in [
             (
                 Reach::Host,
-                "127.0.0.1 127.8.9.1 0.0.0.0 0.1.2.3 localhost LOCALHOST [::1] [::] [::ffff:127.0.0.1] [::ffff:0.0.0.0] \
-                 [::127.0.0.1] [0:0:0:0:0:FFFF:7F00:1]",
+                "127.0.0.1 127.8.9.1 127.1 2130706433 0.0.0.0 0.1.2.3 localhost LOCALHOST [::1] [::] [::ffff:127.0.0.1] \
+                 [::ffff:0.0.0.0] [::127.0.0.1] [0:0:0:0:0:FFFF:7F00:1]",
             ),
             (Reach::Link, "169.254.169.254 [fe80::1] [febf::1] [::ffff:169.254.1.1]"),
             (
@@ -108,7 +69,10 @@ mod tests {
                 "128.0.0.1 169.253.1.1 192.168.1.1 10.0.0.1 [fec0::1] [fd00::1] [2001:db8::1] [::ffff:10.0.0.1] localhost.x",
             ),
         ] {
-            hosts.split_whitespace().for_each(|host| assert_eq!(Reach::of_host(host), reach, "{host}"));
+            hosts.split_whitespace().for_each(|host| {
+                let url = url::Url::parse(&format!("http://{host}/")).unwrap();
+                assert_eq!(Reach::of_host(&url.host().unwrap()), reach, "{host}");
+            });
         }
         assert!(Reach::Elsewhere < Reach::Link && Reach::Link < Reach::Host);
     }

@@ -1,19 +1,18 @@
 //! A source from the agent's point of view: its last sample, and how fast it answers.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pmapi::backoff::Backoff;
 use pmapi::{Error, LabelSet, Result};
 use pmda::Values;
 use serde_json::json;
+use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use crate::compact::Rare;
 use crate::config_dir::Found;
 use crate::metric::{Metric, Sample, Shape};
-use crate::pool::Urgency;
 use crate::reader::{Kind, Reader, Report};
 use crate::url_file::Limits;
 
@@ -21,7 +20,12 @@ use crate::url_file::Limits;
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) found: Found,
-    pub(crate) reader: Arc<Mutex<Reader>>,
+    /// `None` during a reading.
+    pub(crate) reader: Option<Box<Reader>>,
+    /// The task of the last reading.
+    pub(crate) task: Option<AbortHandle>,
+    /// Number of the last reading.
+    pub(crate) call: u64,
     /// Number of the source in the budget.
     pub(crate) account: Option<u32>,
     /// The last sample, unless the source has failed since.
@@ -38,8 +42,6 @@ pub(crate) struct Source {
     pub(crate) last_asked: Option<Instant>,
     /// Whether requests do not wait for the source.
     pub(crate) is_late: bool,
-    /// Number of readings since the last answer that did not end in time.
-    tries: u32,
     /// Time that readings usually take.
     usual: Option<Duration>,
     pauses: Backoff,
@@ -47,8 +49,6 @@ pub(crate) struct Source {
     rest: Backoff,
     /// Whether the file has been removed.
     pub(crate) is_removed: bool,
-    /// Whether another source has taken this one's number, so that the result of its reading in progress is discarded.
-    pub(crate) is_replaced: Arc<AtomicBool>,
 }
 
 /// How long requests wait for a source.
@@ -108,13 +108,6 @@ const FIRST: Duration = Duration::from_millis(100);
 /// Oldest sample that is used while the next reading is late.
 const OLDEST: Duration = Duration::from_secs(5);
 
-/// Shortest time for a document of a source, which is usually faster, while many other sources wait for a thread.
-const HASTE: Duration = Duration::from_millis(250);
-/// The same for the first and the second reading of a server or file that has never answered.
-const SERVERS: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
-/// The same for the first and the second reading of a script that has never answered.
-const SCRIPTS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
-
 /// Returns the time that a request waits for a source, from the source's usual time: about that of the
 /// longest of the last readings.
 fn longer(usual: Duration) -> Duration {
@@ -126,7 +119,9 @@ impl Source {
         Source {
             found,
             account: reader.account(),
-            reader: Arc::new(Mutex::new(reader)),
+            reader: Some(Box::new(reader)),
+            task: None,
+            call: 0,
             sample: None,
             metrics: Arc::new([]),
             places: Vec::new(),
@@ -136,12 +131,10 @@ impl Source {
             asked: None,
             last_asked: None,
             is_late: false,
-            tries: 0,
             usual: None,
             pauses: Backoff::default(),
             rest: Backoff::default(),
             is_removed: false,
-            is_replaced: Arc::default(),
         }
     }
 
@@ -194,34 +187,11 @@ impl Source {
         Some(self.usual.map_or(FIRST, longer).min(most)).filter(|patience| !patience.is_zero())
     }
 
-    /// Returns what is known about the next answer.
-    pub(crate) fn urgency(&self) -> Urgency {
-        let has_answered = self.sample.is_some();
-        match (self.is_late, self.found.kind) {
-            (true, _) if self.tries > 1 => Urgency::Late,
-            (true, _) => Urgency::Retry,
-            (false, Kind::Url) if has_answered => Urgency::Known,
-            (false, Kind::Script) if !has_answered => Urgency::Fresh,
-            (false, _) => Urgency::New,
-        }
-    }
-
-    /// Returns the longest time for a document while many other sources wait for a thread. Without it, a source that
-    /// answers would wait for very long if most others hang. A source that needs more time is late, and has more time
-    /// at each further reading, at last all the time of its limit. A script that has answered always has all of it.
-    pub(crate) fn haste(&self) -> Option<Duration> {
-        let [first, second] = if self.found.kind == Kind::Script { SCRIPTS } else { SERVERS };
-        match (self.usual, self.found.kind) {
-            (Some(_), Kind::Script) => None,
-            (Some(usual), Kind::Url) => Some(HASTE.max(4 * usual)),
-            (None, _) => Some(if self.tries == 0 { first } else { second }),
-        }
-    }
-
     /// Applies the outcome of a reading. Returns the previous metrics.
     pub(crate) fn adopt(&mut self, report: Report) -> Arc<[Arc<Metric>]> {
         let before = Arc::clone(&self.metrics);
-        let asked = self.asked.take();
+        let took = self.asked.take().map_or(report.took, |asked| asked.elapsed());
+        self.reader = report.reader;
         if report.url.is_some() {
             self.url = report.url;
         }
@@ -247,9 +217,7 @@ impl Source {
                 figures.left_out += sample.left_out;
                 figures.refused.clone_from(&sample.refused);
                 self.pauses.succeeded();
-                (self.is_late, self.tries) = (false, 0);
-                // The time before a thread began counts a little: while many other sources hang, it is very long.
-                let took = asked.map_or(report.took, |asked| asked.elapsed().min(report.took + SHORTEST));
+                self.is_late = false;
                 // The longest recent time counts, because times vary on a busy machine. A single very late reading has
                 // a limited effect on the next request.
                 self.usual = Some(self.usual.map_or(took, |usual| took.min(3 * longer(usual)).max(usual - usual / 4)));
@@ -266,7 +234,6 @@ impl Source {
                 self.is_late = failure.is_late;
                 figures.errors += 1;
                 figures.error = failure.reason;
-                self.tries = if failure.is_late { self.tries.saturating_add(1) } else { 0 };
                 if failure.is_late {
                     self.begin_pause();
                 }
@@ -376,6 +343,15 @@ impl Source {
             }
         }
         Some(set)
+    }
+}
+
+impl Drop for Source {
+    /// Ends the reading in progress: another source has taken the number, or the agent ends.
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

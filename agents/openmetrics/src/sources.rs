@@ -1,10 +1,12 @@
-//! All sources: found in the configuration directory, read by workers, and shown in the name space.
+//! All sources: found in the configuration directory, read by tasks, and shown in the name space.
 
 use std::collections::HashSet;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use pmapi::{Item, Semantics};
@@ -12,13 +14,10 @@ use pmda::{Dynamic, MetricDef};
 use tracing::{error, info, warn};
 
 use crate::budget::Budget;
-use crate::compact::Rare;
 use crate::config_dir::{ConfigDir, Found};
-use crate::http::Failure;
-use crate::inbox::Inbox;
 use crate::metric::{LAST_CLUSTER, Metric, serial};
-use crate::pool::{self, Crowd, Pool};
 use crate::reader::{Defaults, Reader, Report};
+use crate::runtime::{Reports, Runtime};
 use crate::scan::{Scans, Waiting};
 use crate::source::{Source, Waits};
 use crate::table::Table;
@@ -38,8 +37,9 @@ pub(crate) struct Sources {
     /// Time after which all sources are read again when a client asks for names. Before that time, only sources without
     /// metrics are read again. Metrics that are missing from the new document then lose their names, as in PCP 7.
     pub(crate) refresh_after: Option<Duration>,
-    pool: Pool,
-    inbox: Inbox,
+    /// Started with the first readings, because the agent's process may fork before that.
+    runtime: Option<Runtime>,
+    reports: Reports<Report>,
     pub(crate) dynamic: Dynamic,
     /// Name of the agent's metrics.
     root: String,
@@ -63,7 +63,6 @@ impl Sources {
         dir: ConfigDir,
         defaults: Defaults,
         (patience, waits): (Duration, Waits),
-        pool: Pool,
         root: &str,
         dynamic: Dynamic,
     ) -> std::io::Result<Sources> {
@@ -79,8 +78,8 @@ impl Sources {
             patience,
             waits,
             refresh_after: None,
-            pool,
-            inbox: Inbox::new()?,
+            runtime: None,
+            reports: Reports::new()?,
             dynamic,
             root: root.to_owned(),
             relabelled: false,
@@ -91,20 +90,22 @@ impl Sources {
     }
 
     /// Starts the first readings of all sources.
-    pub(crate) fn start(&mut self) {
+    ///
+    /// # Errors
+    /// Errors of creating the runtime's thread.
+    pub(crate) fn start(&mut self) -> std::io::Result<()> {
         let now = Instant::now();
+        self.runtime = Some(Runtime::start()?);
         self.start = Some(now + START);
         if let Some(found) = self.scans.first(START) {
             self.update(found, now);
         }
+        Ok(())
     }
 
     /// Returns whether the first readings have ended, or their time is over.
     pub(crate) fn is_started(&self) -> bool {
-        self.start.is_none_or(|end| {
-            Instant::now() >= end
-                || self.inbox.len() >= self.iter().filter(|(_, source)| source.asked.is_some()).count()
-        })
+        self.start.is_none_or(|end| Instant::now() >= end || self.iter().all(|(_, source)| source.asked.is_none()))
     }
 
     /// Iterates over the names of the sources in the order of their numbers, from a number on.
@@ -121,8 +122,8 @@ impl Sources {
         (0..).zip(&self.by_cluster).filter_map(|(cluster, source)| Some((cluster, source.as_ref()?)))
     }
 
-    pub(crate) fn inbox(&self) -> &Inbox {
-        &self.inbox
+    pub(crate) fn reports(&self) -> &Reports<Report> {
+        &self.reports
     }
 
     /// Returns whether labels have changed since the last call.
@@ -178,13 +179,12 @@ impl Sources {
     pub(crate) fn due(&self) -> Option<Instant> {
         let now = Instant::now();
         let next = self.iter().filter_map(|(_, source)| source.due());
-        next.chain(self.start.filter(|end| now < *end)).chain(self.pool.due()).min()
+        next.chain(self.start.filter(|end| now < *end)).min()
     }
 
     /// Begins readings that are due, and applies readings that have ended.
     pub(crate) fn wake(&mut self) {
         self.adopt_all();
-        self.pool.grow();
         let now = Instant::now();
         let due = self.iter().filter(|(_, source)| {
             let since = source.last_asked.map(|asked| now.duration_since(asked));
@@ -244,18 +244,15 @@ impl Sources {
                 info!("Found source {} cluster {cluster}", found.name);
                 if let Some(source) = of {
                     remove_names(&mut self.dynamic, &self.root, cluster, source);
-                    source.is_replaced.store(true, Ordering::Relaxed);
                 }
-                let defaults = Arc::clone(&self.defaults);
-                let reader =
-                    Reader::new(Arc::clone(&found.name), cluster, Arc::clone(&found.path), found.kind, defaults);
+                let reader = reader(cluster, &found, &self.defaults);
                 *of = Some(Source::new(found, reader));
             }
         }
         Some(cluster)
     }
 
-    /// Lets a worker read a source, unless a worker already does, or the source is in a pause.
+    /// Begins to read a source, unless that goes on already, or the source is in a pause.
     fn ask(&mut self, cluster: u16, now: Instant) {
         if self.get(cluster).is_some_and(Source::may_be_read) {
             self.begin(cluster, now);
@@ -279,34 +276,19 @@ impl Sources {
         }
     }
 
-    /// Lets a worker read a source that is not being read.
+    /// Begins to read a source that is not being read.
     fn begin(&mut self, cluster: u16, now: Instant) {
         let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
+        let (Some(runtime), Some(reader)) = (&self.runtime, source.reader.take()) else { return };
         (source.asked, source.last_asked) = (Some(now), Some(now));
         source.figures.calls += 1;
         self.calls += 1;
-        let (reader, sender) = (Arc::clone(&source.reader), self.inbox.sender());
-        let is_replaced = Arc::clone(&source.is_replaced);
-        let (urgency, haste) = (source.urgency(), source.haste());
-        let added = self.pool.add(
-            urgency,
-            Box::new(move |crowd| {
-                let most = haste.filter(|_| crowd == Crowd::Many);
-                let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-                let report = catch_unwind(AssertUnwindSafe(|| reader.read(cluster, most)));
-                if is_replaced.load(Ordering::Relaxed) {
-                    return;
-                }
-                sender.send(report.unwrap_or_else(|_| panicked(cluster)));
-                let _ = catch_unwind(AssertUnwindSafe(|| reader.save()));
-            }),
-        );
-        if let Err(e) = added {
-            error!("no thread can be started, sources are not read: {e}");
-            for source in self.by_cluster.iter_mut().flatten() {
-                source.asked = None;
-            }
-        }
+        let (call, sender) = (self.calls, self.reports.sender());
+        source.call = call;
+        source.task = Some(runtime.spawn(async move {
+            let report = guarded(reader.read(cluster, call)).await;
+            sender.send(report.unwrap_or_else(|| Report::panicked(cluster, call)));
+        }));
     }
 
     /// Waits for sources as long as they usually take. The answer of another awaited source extends the time.
@@ -319,19 +301,11 @@ impl Sources {
             awaited.retain(|cluster| patience(cluster).is_some());
             let Some(longest) = awaited.iter().filter_map(patience).max() else { return };
             let end = (progress + longest).min(begin + self.patience);
-            let reports = self.inbox.wait(end.min(Instant::now() + pool::LONGEST));
-            self.pool.grow();
-            let now = Instant::now();
-            if reports.is_empty() {
-                if now >= end {
-                    break;
-                }
-                continue;
-            }
-            for report in reports {
+            let Some(first) = self.reports.wait(end) else { break };
+            for report in std::iter::once(first).chain(self.reports.take()) {
                 if let Some(at) = awaited.iter().position(|cluster| *cluster == report.cluster) {
                     awaited.swap_remove(at);
-                    progress = now;
+                    progress = Instant::now();
                 }
                 self.adopt(report);
             }
@@ -344,7 +318,7 @@ impl Sources {
     }
 
     fn adopt_all(&mut self) {
-        for report in self.inbox.take() {
+        for report in self.reports.take() {
             self.adopt(report);
         }
     }
@@ -362,7 +336,14 @@ impl Sources {
     fn apply(&mut self, report: Report) {
         let cluster = report.cluster;
         let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
+        if source.call != report.call {
+            // Of a source that had this number before.
+            return;
+        }
         let before = source.adopt(report);
+        if source.reader.is_none() {
+            source.reader = Some(Box::new(reader(cluster, &source.found, &self.defaults)));
+        }
         let after = Arc::clone(source.metrics());
         if source.is_removed {
             return;
@@ -439,10 +420,19 @@ impl Drop for Sources {
     }
 }
 
-fn panicked(cluster: u16) -> Report {
-    let failure = Failure::from("the agent failed to read it; please report this".to_owned());
-    let (took, busy, limits) = (Duration::ZERO, Duration::ZERO, Rare::default());
-    Report { cluster, outcome: Err(failure), code: 0, took, busy, url: None, limits, left: None, memory: 0 }
+fn reader(cluster: u16, found: &Found, defaults: &Arc<Defaults>) -> Reader {
+    Reader::new(Arc::clone(&found.name), cluster, Arc::clone(&found.path), found.kind, Arc::clone(defaults))
+}
+
+/// Runs a task. Returns `None` if it panics.
+async fn guarded<T>(task: impl Future<Output = T>) -> Option<T> {
+    let mut task = pin!(task);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context))) {
+        Ok(Poll::Ready(done)) => Poll::Ready(Some(done)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(_) => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Returns the directory of the tables of PCP's agent.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use pmapi::{Domain, file};
 use tracing::error;
 
@@ -24,6 +25,13 @@ const AT_ONCE: u64 = 64 << 20;
 const PER_SECOND: u64 = 1 << 20;
 /// Bytes that a file counts as, besides its content.
 const FILE: u64 = 4 << 10;
+
+/// Returns whether an error of the system may pass, so that a file that cannot be read now can be read later.
+pub(crate) fn may_pass(e: &io::Error) -> bool {
+    use Errno::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM, ESTALE, ETIMEDOUT};
+    let passing = [EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM, ESTALE, ETIMEDOUT];
+    e.raw_os_error().is_some_and(|code| passing.iter().any(|errno| *errno as i32 == code))
+}
 
 /// The directory of the tables, and their contents that are not written yet.
 #[derive(Debug)]

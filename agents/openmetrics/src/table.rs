@@ -13,9 +13,8 @@ use std::hash::BuildHasher as _;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use tracing::warn;
 
-use crate::descriptors::may_pass;
 use crate::pickle;
-use crate::store::Store;
+use crate::store::{Store, may_pass};
 
 /// List of names. The number of a name is its index.
 #[derive(Debug)]

@@ -97,17 +97,19 @@ impl UrlFile {
     pub(crate) fn parse(text: &str) -> Result<UrlFile, Refused> {
         let text = text.trim();
         let (url, lines) = text.split_once('\n').unwrap_or((text, ""));
-        let url = url.trim_end();
+        // The scheme may have capital letters.
+        let (scheme, rest) = url.trim_end().split_once("://").unwrap_or(("", ""));
+        let url = format!("{}://{rest}", scheme.to_ascii_lowercase());
         let known = ["http://", "https://", "file://"].iter().any(|scheme| url.starts_with(scheme));
         if !known {
             return Err((1, "the first line must be a URL: http://…, https://… or file://…".into()));
         }
-        if !has_valid_host(url) {
+        if !has_valid_host(&url) {
             let reason =
                 "the URL has no valid host and port; in a user or password, / is written %2F, ? %3F, and # %23";
             return Err((1, reason.into()));
         }
-        let mut file = UrlFile { url: url.to_owned(), ..UrlFile::default() };
+        let mut file = UrlFile { url, ..UrlFile::default() };
         file.lines(lines, 2)?;
         Ok(file)
     }

@@ -87,7 +87,7 @@ fn servers() -> Vec<(&'static str, Server)> {
 const SCRIPTS: [&str; 6] = [
     "sleep TIME",
     "trap '' TERM; sleep TIME & sleep TIME",
-    "setsid sleep TIME & echo a 1",
+    "setsid sleep 1 & echo a 1",
     "exec yes",
     "yes >&2 & exec sleep TIME",
     "echo s3cs3cret; exit 3",

@@ -6,6 +6,7 @@ use super::*;
 use crate::budget::Budget;
 use crate::http::Failure;
 use crate::reader::Defaults;
+use crate::runtime::Permits;
 use crate::store::Store;
 use crate::trust::Owners;
 use crate::url_file::Limits;
@@ -20,6 +21,7 @@ fn source() -> Source {
         likeness: crate::metric::Likeness::Better,
         store: Store::new("/nonexistent".into(), Domain::new(144).unwrap()),
         budget: Budget::new(usize::MAX),
+        permits: Permits::new(1, 0, usize::MAX),
     };
     let found = Found { name: "a".into(), path: Path::new("/nonexistent/a.url").into(), kind: Kind::Url };
     let reader = Reader::new("a".into(), 1, Arc::clone(&found.path), Kind::Url, Arc::new(defaults));
@@ -40,17 +42,7 @@ fn read_busily(
 ) {
     let now = Instant::now();
     (source.asked, source.last_asked) = (now.checked_sub(took), Some(now));
-    source.adopt(Report {
-        cluster: 1,
-        outcome,
-        code: 0,
-        took,
-        busy,
-        url: None,
-        limits: limits.into(),
-        left: None,
-        memory: 0,
-    });
+    source.adopt(Report { outcome, took, busy, limits: limits.into(), ..Report::panicked(1, 0) });
 }
 
 fn sample() -> Arc<Sample> {
@@ -99,32 +91,6 @@ fn readings_that_need_the_processor_for_long() {
         assert!(due > 290 * BUSY && due <= 300 * BUSY, "{due:?}");
         source.rest.succeeded();
         assert!(source.may_be_read());
-    }
-}
-
-/// A source that hangs is less urgent after each reading, and has more time.
-#[test]
-fn urgency_follows_from_the_last_readings() {
-    let late = || Err(Failure { code: 0, reason: String::new(), is_late: true });
-    for (kind, first, limits, answered) in
-        [(Kind::Url, Urgency::New, SERVERS, Urgency::Known), (Kind::Script, Urgency::Fresh, SCRIPTS, Urgency::New)]
-    {
-        let mut source = source();
-        source.found.kind = kind;
-        let expected = [(first, limits[0]), (Urgency::Retry, limits[1]), (Urgency::Late, limits[1])];
-        for (urgency, haste) in expected {
-            assert_eq!((source.urgency(), source.haste()), (urgency, Some(haste)));
-            read(&mut source, FIRST, Limits::default(), late());
-        }
-        assert_eq!(source.urgency(), Urgency::Late);
-        read(&mut source, FIRST, Limits::default(), Ok(sample()));
-        assert_eq!(source.urgency(), answered);
-        assert_eq!(source.haste().is_some(), kind == Kind::Url);
-        // A single late reading is forgiven at the next answer.
-        read(&mut source, FIRST, Limits::default(), late());
-        assert_eq!(source.urgency(), Urgency::Retry);
-        read(&mut source, FIRST, Limits::default(), Err("refused".to_owned().into()));
-        assert_eq!(source.urgency(), first);
     }
 }
 

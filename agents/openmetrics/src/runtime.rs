@@ -1,0 +1,272 @@
+//! The thread that reads all sources: a tokio runtime of one thread, with a task for each reading.
+//!
+//! Nothing on that thread may wait for a file system, a name service or a long computation: such work goes to threads
+//! of the runtime by [`Slow`] and [`Permits::heavy`]. The agent's own thread only receives reports ([`Reports`]).
+
+use std::future::Future;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
+use tokio::time::timeout_at;
+
+use crate::metric::LAST_CLUSTER;
+
+/// Most threads for [`Slow`] work: one for each source, if all of them hang, and some that do not.
+const THREADS: usize = LAST_CLUSTER as usize + 65;
+/// Time after which a thread without work ends.
+const IDLE: Duration = Duration::from_secs(2);
+/// Most tasks that run before the runtime looks for answers that have arrived. Starting a script takes about 1 ms.
+const TASKS: u32 = 8;
+/// Longest time that the end of the agent waits for its tasks, which end their scripts.
+const LAST: Duration = Duration::from_secs(1);
+/// Time after which slow work no longer keeps other work from beginning.
+pub(crate) const TURN: Duration = Duration::from_millis(250);
+/// Bytes of memory that a permit of [`Permits::memory`] stands for.
+pub(crate) const MIB: usize = 1 << 20;
+/// Usual limit of all long documents together, in MiB.
+const MEMORY: usize = 256;
+/// Limit of open files that is enough for all sources: two for each, and for each thread.
+const ENOUGH: u64 = 16 << 10;
+/// Limit of open files of a script, as most daemons have it. Programs that use select(2) fail with a higher one.
+pub(crate) const USUAL: u64 = 1024;
+
+/// Builds a runtime for the calling thread.
+fn build() -> io::Result<tokio::runtime::Runtime> {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_io().enable_time().event_interval(TASKS);
+    builder.max_blocking_threads(THREADS).thread_keep_alive(IDLE).thread_name("slow").build()
+}
+
+/// Runs one task to its end, for the option `--check`.
+///
+/// # Errors
+/// Errors of creating the runtime.
+pub(crate) fn run<T>(task: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = build()?;
+    let done = runtime.block_on(task);
+    // A file system that hangs keeps its thread.
+    runtime.shutdown_background();
+    Ok(done)
+}
+
+/// The runtime's thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    handle: Handle,
+    /// Dropped to end the thread.
+    stop: Option<oneshot::Sender<()>>,
+    /// Disconnected when the thread's tasks have ended.
+    ended: Receiver<()>,
+}
+
+impl Runtime {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Errors of creating the runtime or the thread.
+    pub(crate) fn start() -> io::Result<Runtime> {
+        let runtime = build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ends, ended) = mpsc::channel();
+        pmapi::thread::spawn("reader", move || {
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_background();
+            drop::<mpsc::Sender<()>>(ends);
+        })?;
+        Ok(Runtime { handle, stop: Some(stop), ended })
+    }
+
+    /// Begins a task.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.handle.spawn(task).abort_handle()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.stop = None;
+        let _ = self.ended.recv_timeout(LAST);
+    }
+}
+
+/// What readings share. Each number is a constant limit; what finds no permit waits or fails.
+#[derive(Clone, Debug)]
+pub(crate) struct Permits {
+    /// Slow work that begins, each for [`TURN`] at most.
+    slow: Arc<Semaphore>,
+    /// Scripts that begin, each for [`TURN`] at most.
+    scripts: Arc<Semaphore>,
+    /// Long documents that are decoded and parsed.
+    heavy: Arc<Semaphore>,
+    /// Memory of long documents, in MiB.
+    pub(crate) memory: Arc<Semaphore>,
+    /// Size of `memory`.
+    pub(crate) most: usize,
+    /// Connections that are kept between two readings.
+    kept: Arc<Semaphore>,
+}
+
+impl Permits {
+    /// Creates the permits for `sources` slow readings that begin at a time, and for documents of up to `longest` bytes,
+    /// but no more than `memory` bytes for all of them.
+    pub(crate) fn new(sources: usize, longest: u64, memory: usize) -> Permits {
+        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+        let most = (longest / MIB).max(MEMORY).min(memory / MIB).clamp(1, Semaphore::MAX_PERMITS);
+        raise_files();
+        let processors = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+        let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(soft, _)| soft);
+        let of = |permits| Arc::new(Semaphore::new(permits));
+        Permits {
+            slow: of(sources),
+            scripts: of(sources),
+            heavy: of(processors),
+            memory: of(most),
+            most,
+            kept: of(usize::try_from(files / 2).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    /// Waits until a script may begin. The permit is to be dropped after [`TURN`].
+    pub(crate) async fn script(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.scripts).acquire_owned().await.ok()
+    }
+
+    /// Returns the right to keep a connection, if there is one left.
+    pub(crate) fn keep(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.kept).try_acquire_owned().ok()
+    }
+
+    /// Runs a long computation on another thread, at most one for each processor.
+    ///
+    /// # Errors
+    /// The computation panicked.
+    pub(crate) async fn heavy<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let _permit = self.heavy.acquire().await;
+        spawn_blocking(work).await.map_err(|_| PANICKED.to_owned())
+    }
+}
+
+/// Reason for a reading that panicked.
+pub(crate) const PANICKED: &str = "the agent failed to read it; please report this";
+
+/// The slow work of a source, such as reading a file on a network file system. It may hang for ever. A source has at
+/// most one such thread, and nothing waits for it after the deadline.
+#[derive(Debug, Default)]
+pub(crate) struct Slow(Option<JoinHandle<()>>);
+
+impl Slow {
+    /// Runs `work` on another thread until a deadline. Returns `None` if it does not end in time, or if earlier work of
+    /// the source has not ended yet.
+    pub(crate) async fn run<T: Send + 'static>(
+        &mut self,
+        permits: &Permits,
+        deadline: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        if self.0.as_ref().is_some_and(|pending| !pending.is_finished()) {
+            return None;
+        }
+        let deadline = deadline.into();
+        let permit = timeout_at(deadline, permits.slow.acquire()).await.ok()?;
+        let (done, mut result) = oneshot::channel();
+        self.0 = Some(spawn_blocking(move || _ = done.send(work())));
+        if let Ok(done) = timeout_at(deadline.min(tokio::time::Instant::now() + TURN), &mut result).await {
+            self.0 = None;
+            return done.ok();
+        }
+        drop(permit);
+        let done = timeout_at(deadline, result).await.ok()?;
+        self.0 = None;
+        done.ok()
+    }
+}
+
+/// The agent's end of a queue of reports. Its descriptor is readable when reports have arrived.
+#[derive(Debug)]
+pub(crate) struct Reports<T> {
+    queue: Receiver<T>,
+    sender: Sender<T>,
+    woken: UnixStream,
+}
+
+/// The end of the queue that tasks have.
+#[derive(Debug)]
+pub(crate) struct Sender<T> {
+    queue: mpsc::Sender<T>,
+    wake: Arc<(UnixStream, AtomicBool)>,
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Sender { queue: self.queue.clone(), wake: Arc::clone(&self.wake) }
+    }
+}
+
+impl<T> Sender<T> {
+    /// Sends a report, and makes the descriptor readable unless it is.
+    pub(crate) fn send(&self, report: T) {
+        let (socket, is_signalled) = &*self.wake;
+        let _ = self.queue.send(report);
+        if !is_signalled.swap(true, Ordering::SeqCst) {
+            let _ = (&*socket).write(&[1]);
+        }
+    }
+}
+
+impl<T> Reports<T> {
+    /// Creates an empty queue.
+    ///
+    /// # Errors
+    /// Errors of creating sockets.
+    pub(crate) fn new() -> io::Result<Reports<T>> {
+        let (wake, woken) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        let (sender, queue) = mpsc::channel();
+        let sender = Sender { queue: sender, wake: Arc::new((wake, AtomicBool::new(false))) };
+        Ok(Reports { queue, sender, woken })
+    }
+
+    pub(crate) fn sender(&self) -> Sender<T> {
+        self.sender.clone()
+    }
+
+    /// Returns the reports that have arrived, without waiting.
+    pub(crate) fn take(&self) -> Vec<T> {
+        let _ = (&self.woken).read(&mut [0; 16]);
+        // This must come after the reading: a report that is sent from now on makes the descriptor readable again.
+        self.sender.wake.1.store(false, Ordering::SeqCst);
+        self.queue.try_iter().collect()
+    }
+
+    /// Waits for a report until `until`. Returns `None` if none arrives.
+    pub(crate) fn wait(&self, until: Instant) -> Option<T> {
+        self.queue.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    }
+}
+
+impl<T> AsFd for Reports<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.woken.as_fd()
+    }
+}
+
+/// Raises the soft limit of open files to what all sources need, as far as that is allowed.
+fn raise_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(ENOUGH)), hard);
+    }
+}
