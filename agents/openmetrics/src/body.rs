@@ -77,6 +77,8 @@ fn charset(content_type: &str) -> Option<&'static Encoding> {
     let label = match label.as_str() {
         "ascii" | "us-ascii" => return None,
         "latin-1" => "latin1",
+        "latin9" | "latin-9" => "iso-8859-15",
+        "macroman" | "mac-roman" => "macintosh",
         other => other,
     };
     Encoding::for_label(label.as_bytes())
@@ -110,7 +112,7 @@ fn decoded_while(body: &mut Document, coding: &Coding, check: Check<'_>) -> Resu
             "deflate" => deflate(body, &mut out, check)?,
             "zstd" => zstd(body, &mut out, check)?,
             // Programs put character sets and formats there.
-            _ if is_text(body) => continue,
+            _ if is_text(body, coding.charset.is_some()) => continue,
             "br" | "compress" | "x-compress" => return Err(invalid(format!("unknown encoding {name}"))),
             // Other names may be anything, such as a part of the request.
             _ => return Err(invalid("unknown encoding")),
@@ -120,10 +122,10 @@ fn decoded_while(body: &mut Document, coding: &Coding, check: Check<'_>) -> Resu
     Ok(())
 }
 
-/// Returns whether bytes are text that nothing has compressed.
-fn is_text(bytes: &[u8]) -> bool {
-    let has_control = |text: &str| text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r'));
-    std::str::from_utf8(bytes).is_ok_and(|text| !has_control(text))
+/// Returns whether bytes are text that nothing has compressed: UTF-8, or in a character set that the server declares.
+fn is_text(bytes: &[u8], has_charset: bool) -> bool {
+    let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
+    !bytes.iter().any(is_control) && (has_charset || std::str::from_utf8(bytes).is_ok())
 }
 
 /// Appends all that a decoder returns.
@@ -144,7 +146,7 @@ fn read(mut decoder: impl Read, out: &mut Document, check: Check<'_>) -> Result<
 fn gzip(mut packed: &[u8], out: &mut Document, check: Check<'_>) -> Result<(), Unreadable> {
     loop {
         read(GzDecoder::new(&mut packed), out, check)?;
-        if !packed.starts_with(&[0x1f, 0x8b]) {
+        if !packed.starts_with(&[0x1f, 0x8b, 8]) {
             return Ok(());
         }
     }
@@ -199,4 +201,195 @@ fn window(frame: &[u8]) -> Option<u64> {
     let number = content.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
     // Lengths of two bytes begin with 256.
     Some(if length == 2 { number + 256 } else { number })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+    use crate::runtime::Permits;
+
+    const TEXT: &[u8] = b"a 1\n";
+
+    fn document(bytes: &[u8], most: u64) -> Document {
+        let mut document = Document::new(&Permits::new(1, 0, usize::MAX), most, 0);
+        document.extend(bytes).unwrap();
+        document
+    }
+
+    fn coding(encodings: &str, content_type: &str) -> Coding {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_ENCODING, encodings.parse().unwrap());
+        headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
+        Coding::of(&headers)
+    }
+
+    /// Decodes a body with a check of the deadline.
+    fn read_while(packed: &[u8], encodings: &str, most: u64, check: Check<'_>) -> Result<Vec<u8>, Unreadable> {
+        let mut body = document(packed, most);
+        decoded_while(&mut body, &coding(encodings, "text/plain"), check).map(|()| body.to_vec())
+    }
+
+    fn read(packed: &[u8], encodings: &str, most: u64) -> Result<Vec<u8>, String> {
+        read_while(packed, encodings, most, &|| Ok(())).map_err(|e| match e {
+            Unreadable::Late => "late".to_owned(),
+            Unreadable::Other(reason) => reason,
+        })
+    }
+
+    fn gzipped(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn encodings() {
+        let (gzip, mut zlib) = (gzipped(TEXT), ZlibEncoder::new(Vec::new(), Compression::fast()));
+        zlib.write_all(TEXT).unwrap();
+        let zlib = zlib.finish().unwrap();
+        let mut raw = DeflateEncoder::new(Vec::new(), Compression::fast());
+        raw.write_all(&gzip).unwrap();
+        let both = raw.finish().unwrap();
+        let mut raw = DeflateEncoder::new(Vec::new(), Compression::fast());
+        raw.write_all(TEXT).unwrap();
+        let raw = raw.finish().unwrap();
+        let with = |bytes: &[u8], more: &[u8]| [bytes, more].concat();
+        for (encodings, packed) in [
+            ("", TEXT.to_vec()),
+            ("identity", TEXT.to_vec()),
+            ("gzip", gzip.clone()),
+            ("X-GZip", gzip.clone()),
+            ("gzip", [gzipped(b"a "), gzipped(b"1\n")].concat()),
+            ("gzip", with(&gzip, &[0; 100])),
+            ("gzip", with(&gzip, b"garbage")),
+            ("deflate", zlib.clone()),
+            ("deflate", with(&zlib, &[0; 8])),
+            ("deflate", raw.clone()),
+            ("deflate", with(&raw, &[0; 8])),
+            ("gzip, deflate", both),
+            ("gzip, gzip", gzipped(&gzip)),
+            ("gzip, identity", gzip.clone()),
+            ("utf-8", TEXT.to_vec()),
+            ("utf-8, gzip", gzip.clone()),
+            ("none", TEXT.to_vec()),
+            ("br", TEXT.to_vec()),
+            ("zstd", compress_to_vec(TEXT, CompressionLevel::Fastest)),
+        ] {
+            assert_eq!(read(&packed, encodings, 1000).as_deref(), Ok(TEXT), "{encodings}: {packed:x?}");
+        }
+        assert_eq!(read(b"", "gzip", 1000).as_deref(), Ok(&b""[..]));
+        for (encodings, packed, reason) in [
+            ("gzip", &gzip[..gzip.len() - 9], "the answer ends too early"),
+            ("gzip", TEXT, "the answer ends too early"),
+            ("deflate", &zlib[..zlib.len() - 5], "the answer ends too early"),
+            ("br", b"\x1b\x02", "unknown encoding br"),
+            ("s3cret", b"\x1b\x02", "unknown encoding"),
+            ("gzip,gzip,gzip,gzip,gzip,gzip", &gzip, "more than 5 encodings"),
+        ] {
+            assert_eq!(read(packed, encodings, 1000).unwrap_err(), reason, "{encodings}");
+        }
+        for (most, bomb) in
+            [(1000, gzipped(&[b' '; 1001])), (1000, compress_to_vec(&[b' '; 1001][..], CompressionLevel::Fastest))]
+        {
+            let encoding = if bomb.starts_with(&ZSTD) { "zstd" } else { "gzip" };
+            assert_eq!(read(&bomb, encoding, most).unwrap_err(), "the answer is longer than 1000 bytes");
+        }
+    }
+
+    #[test]
+    fn character_sets_of_headers() {
+        for (content_type, name) in [
+            ("text/plain", None),
+            ("text/plain; version=0.0.4;charset=ISO-8859-1", Some("windows-1252")),
+            ("text/plain; Charset = \"latin_1\" ; x=y", Some("windows-1252")),
+            ("text/plain; charset='utf-16'", Some("UTF-16LE")),
+            ("text/plain; charset=us-ascii", None),
+            ("text/plain; charset=klingon", None),
+            ("charset=koi8-r", None),
+        ] {
+            assert_eq!(coding("", content_type).charset.map(Encoding::name), name, "{content_type}");
+        }
+        // An encoding that is none, over a character set that is declared.
+        let latin = coding("iso-8859-1", "text/plain; charset=iso-8859-1");
+        assert!(decoded_while(&mut document(b"\xfc 1\n", 100), &latin, &|| Ok(())).is_ok());
+        assert!(read(b"\xfc 1\n", "iso-8859-1", 100).is_err());
+    }
+
+    /// A frame with a raw block of one byte, which is the last block. The head says how much memory there must be.
+    fn frame(head: &[u8]) -> Vec<u8> {
+        [&ZSTD, head, &[9, 0, 0, b'x']].concat()
+    }
+
+    /// Small frames, members and blocks take long in relation to their length. The deadline holds between them.
+    #[test]
+    fn very_many_small_parts() {
+        const PARTS: usize = 1000;
+        let members = gzipped(b"").repeat(PARTS);
+        // Stored blocks without content, after the head of zlib.
+        let deflate =
+            [&[0x78, 0x01][..], &[0, 0, 0, 0xff, 0xff].repeat(100 * PARTS), &[1, 0, 0, 0xff, 0xff, 0, 0, 0, 1]];
+        let blocks = [&ZSTD[..], &[0x00, 0x00], &[0; 3 * PARTS], &[1, 0, 0]];
+        for (encoding, packed, length, least) in [
+            ("zstd", frame(&[0x00, 0]).repeat(PARTS), PARTS, PARTS),
+            ("zstd", blocks.concat(), 0, PARTS),
+            ("gzip", members, 0, PARTS),
+            ("deflate", deflate.concat(), 0, 1),
+        ] {
+            let checks = Cell::new(0);
+            let count = || {
+                checks.set(checks.get() + 1);
+                Ok(())
+            };
+            assert_eq!(read_while(&packed, encoding, 64 << 20, &count).unwrap().len(), length, "{encoding}");
+            assert!(checks.get() >= least, "{encoding}: {} checks for {} bytes", checks.get(), packed.len());
+            assert_eq!(read_while(&packed, encoding, 64 << 20, &|| Err(Unreadable::Late)), Err(Unreadable::Late));
+        }
+    }
+
+    #[test]
+    fn frames_that_need_much_memory() {
+        for (head, needed) in
+            [(&[0x00, 13 << 3][..], 8 << 20), (&[0x00, 0], 1 << 10), (&[0x00, 12 << 3 | 7], 7_864_320)]
+        {
+            assert_eq!(window(&frame(head)), Some(needed));
+            assert_eq!(read(&frame(head), "zstd", 100).unwrap(), b"x");
+        }
+        for (head, needed) in
+            [(&[0x00, 13 << 3 | 1][..], 9_437_184u64), (&[0x00, 16 << 3], 64 << 20), (&[0x00, 31 << 3 | 7], 15 << 38)]
+        {
+            let reason = format!("zstd needs {needed} bytes of memory, {WINDOW} at most");
+            assert_eq!(read(&frame(head), "zstd", 64 << 20).unwrap_err(), reason);
+        }
+        for (head, needed) in [
+            (&[0x20, 1][..], 1),
+            (&[0x60, 1, 0], 257),
+            (&[0xa0, 0, 0, 1, 0], 65536),
+            (&[0xe1, 0, 0, 0, 0, 0, 0, 0, 0, 1], 1 << 56),
+        ] {
+            assert_eq!(window(&frame(head)), Some(needed), "{head:?}");
+        }
+        assert_eq!((window(b""), window(&ZSTD), window(b"\x50\x2a\x4d\x18")), (None, None, None));
+        let large = frame(&[0x00, 13 << 3]);
+        assert_eq!(read(&large.repeat(FRAMES), "zstd", 1000).unwrap(), b"x".repeat(FRAMES));
+        let reason = format!("more than {FRAMES} zstd frames with large windows");
+        assert_eq!(read(&large.repeat(FRAMES + 1), "zstd", 10_000).unwrap_err(), reason);
+    }
+
+    #[test]
+    fn a_body_of_several_frames() {
+        let packed = |text: &str| compress_to_vec(text.repeat(1000).as_bytes(), CompressionLevel::Fastest);
+        let both = [packed("a"), packed("b")].concat();
+        assert_eq!(read(&both, "zstd", 2000).unwrap(), ["a", "b"].map(|text| text.repeat(1000)).concat().as_bytes());
+        assert_eq!(read(&both, "zstd", 1999).unwrap_err(), "the answer is longer than 1999 bytes");
+        assert!(read(&both[..both.len() - 3], "zstd", 5000).is_err());
+        assert!(read(&[&both[..], b"x"].concat(), "zstd", 5000).is_err());
+    }
 }

@@ -388,6 +388,9 @@ static PROXIES: LazyLock<Proxies> = LazyLock::new(|| {
         let port = entry.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
         port.is_some_and(|(_, port)| port.parse::<u16>().is_ok())
     });
+    if others.contains(&"*") {
+        return Proxies { matcher: Matcher::builder().build(), with_ports: Vec::new() };
+    }
     let matcher = Matcher::builder().all(of("all_proxy")).http(of("http_proxy")).https(of("https_proxy"));
     Proxies {
         matcher: matcher.no(others.join(",")).build(),
@@ -574,4 +577,143 @@ async fn is_read(mut body: Incoming) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::runtime;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Starts a server whose connections end after so many requests. A request for `/to/X` is redirected to `http://X/`. A
+    /// document is the number of connections so far.
+    fn server(requests: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let connections = Arc::new(Mutex::new(0));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, connections) = (stream.unwrap(), Arc::clone(&connections));
+                std::thread::spawn(move || {
+                    *connections.lock().unwrap() += 1;
+                    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                    for _ in 0..requests {
+                        let Some(Ok(first)) = lines.next() else { return };
+                        lines.by_ref().find(|line| line.as_ref().is_ok_and(String::is_empty));
+                        let answer = match first.strip_prefix("GET /to/").and_then(|rest| rest.split(' ').next()) {
+                            Some(to) => format!("302 Found\r\nLocation: http://{to}/\r\nContent-Length: 2\r\n\r\nno"),
+                            None => format!("200 OK\r\nContent-Length: 4\r\n\r\n{:04}", connections.lock().unwrap()),
+                        };
+                        stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        addr
+    }
+
+    /// Gets documents one after the other, each by the client with this number.
+    fn get(urls: &[String], order: &[usize]) -> Vec<String> {
+        let files: Vec<_> = urls.iter().map(|url| UrlFile::parse(url).unwrap()).collect();
+        let mut clients: Vec<_> = files.iter().map(|file| Client::new(file).unwrap()).collect();
+        let permits = Permits::new(1, 0, usize::MAX);
+        let all = async {
+            let mut documents = Vec::new();
+            for at in order {
+                let (slow, deadline) = (&mut Slow::default(), Instant::now() + LIMIT);
+                let mut means = Means { permits: &permits, slow, deadline, bytes: 100, usual: 0 };
+                let answer = clients[*at].get(&files[*at], None, &mut means).await.unwrap();
+                documents.push(String::from_utf8(answer.document.to_vec()).unwrap());
+                // The connection is idle, or its end has arrived.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            documents
+        };
+        runtime::run(all).unwrap()
+    }
+
+    /// A source keeps its connection, another one has another connection, and a server may end them.
+    #[test]
+    fn connections_are_used_again() {
+        let url = format!("http://{}/", server(3));
+        let documents = get(&[url.clone(), url], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 1]);
+        let expected = ["0001", "0001", "0001", "0002", "0002", "0002", "0003", "0004", "0004", "0004"];
+        assert_eq!(documents, expected);
+    }
+
+    /// A server that ends a kept connection instead of answering gets the request again, over a new connection.
+    #[test]
+    fn a_kept_connection_ends_with_a_request() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for (number, stream) in (1..).zip(listener.incoming()) {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::with_capacity(1, stream.try_clone().unwrap()).lines();
+                lines.by_ref().find(|line| line.as_ref().is_ok_and(String::is_empty));
+                stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{number}").as_bytes()).unwrap();
+                // The rest of the next request is not read, so the connection is reset.
+                lines.next();
+            }
+        });
+        assert_eq!(get(&[format!("http://{addr}/")], &[0; 4]), ["1", "2", "3", "4"]);
+    }
+
+    /// The connection to another server is not used for the source's own. The last one is kept.
+    #[test]
+    fn a_redirection_leads_to_another_connection() {
+        let (from, to) = (server(100), server(100));
+        assert_eq!(get(&[format!("http://{from}/to/{to}")], &[0, 0]), ["0001", "0002"]);
+        let own = server(100);
+        assert_eq!(get(&[format!("http://{own}/to/{own}")], &[0, 0]), ["0001", "0001"]);
+    }
+
+    #[test]
+    fn addresses_of_redirections() {
+        let base = Url::parse("http://host:1/a/b?q=1").unwrap();
+        for (location, url) in [
+            ("/x", "http://host:1/x"),
+            ("x?y=1", "http://host:1/a/x?y=1"),
+            ("../x/./y/..", "http://host:1/x/"),
+            ("../../../..", "http://host:1/"),
+            ("?z", "http://host:1/a/b?z"),
+            ("", "http://host:1/a/b?q=1"),
+            ("//other/x", "http://other/x"),
+            ("HTTPS://other/a b?c=d:e/f", "https://other/a%20b?c=d:e/f"),
+            ("/x?to=http://y", "http://host:1/x?to=http://y"),
+            ("http://me:secret@other/", "http://other/"),
+        ] {
+            assert_eq!(target(&base, location.as_bytes()).unwrap().as_str(), url, "{location}");
+        }
+        for location in ["file:///etc/passwd", "unix:///x", "ftp://x/", "mailto:x", "javascript:1", "a:b/c"] {
+            assert!(target(&base, location.as_bytes()).unwrap_err().contains("protocol"), "{location}");
+        }
+        for location in [&b"http://"[..], b"http://s3cret t/x", b"//", b"\xff", b"http://x:y/"] {
+            let reason = target(&base, location).unwrap_err();
+            assert_eq!(reason, "the address of a redirection is not valid", "{}", location.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn servers() {
+        let same = |from: &str, to: &str| is_same_server(&Url::parse(from).unwrap(), &Url::parse(to).unwrap());
+        for (from, to, is_same) in [
+            ("http://host/a", "http://HOST:80/b", true),
+            ("http://host:1/a", "http://host:1/b", true),
+            ("http://host/", "https://host/", true),
+            ("https://host/", "http://host/", false),
+            ("http://host:1/", "https://host:1/", false),
+            ("http://host:1/", "http://host:2/", false),
+            ("http://host/", "http://host.other/", false),
+            ("http://host/", "http://host:x@other/", false),
+        ] {
+            assert_eq!(same(from, to), is_same, "{from} {to}");
+        }
+    }
 }

@@ -201,6 +201,9 @@ pub(crate) fn reason(e: &io::Error) -> Option<String> {
         | Error::PeerIncompatible(_) => {
             format!("{NOTHING_IN_COMMON} ({e})")
         }
+        Error::InvalidCertificate(CertificateError::BadSignature) => {
+            format!("{e}: it is not the server's, or its RSA key is shorter than 2048 bits")
+        }
         Error::InvalidMessage(_) => format!("the server does not answer with TLS: {e}"),
         e => e.to_string(),
     })

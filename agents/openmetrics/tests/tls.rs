@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -92,8 +93,16 @@ fn authorities_certificates_and_passwords() {
     for (name, port) in servers {
         scene.url(name, &format!("https://localhost:{port}/metrics\n{}\n{own}", lines(&ca)));
     }
+    // The certificate that AUTHORITIES names may be the server's own one, whose authority is not known.
+    for of in ["own", "server", "expired"] {
+        let (port, authorities) = (server(&format!("{of}.pem")).0, certificate(&format!("{of}.pem")));
+        scene.url(&format!("itself_{of}"), &format!("https://localhost:{port}/\n{}\n{own}", lines(&authorities)));
+    }
+    scene.url("itself_name", &format!("https://127.0.0.2:{port}/\n{}\n{own}", lines(&certificate("server.pem"))));
     let mut agent = scene.start();
-    until("the good one has a value", || value(&mut agent, "good.a") == Ok(5.0));
+    for name in ["good", "itself_own", "itself_server"] {
+        until(name, || value(&mut agent, &format!("{name}.a")) == Ok(5.0));
+    }
     assert!(requests.lock().unwrap().iter().any(|request| {
         request.to_ascii_lowercase().contains(&format!("authorization: basic {}\r\n", "bwu6cznjcmv0"))
     }));
@@ -111,6 +120,8 @@ fn authorities_certificates_and_passwords() {
         ("expired", "certificate expired"),
         ("future", "certificate not valid yet"),
         ("own", "UnknownIssuer"),
+        ("itself_expired", "certificate expired"),
+        ("itself_name", "not valid for name"),
     ] {
         until("the source has failed", || control(&mut agent, "errors", name).parse::<u64>().is_ok_and(|n| n > 0));
         let error = control(&mut agent, "error", name);
@@ -121,6 +132,63 @@ fn authorities_certificates_and_passwords() {
     }
     let log = scene.log();
     assert!(!log.contains("s3cret") && !log.contains("bWU6"), "{log}");
+}
+
+/// Certificates as `openssl req -x509` makes them: their own authorities, with and without the name of the host. And
+/// servers without an algorithm that the agent knows.
+#[test]
+#[ignore = "needs openssl"]
+fn certificates_and_servers_of_openssl() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("metrics"), "rooms 4\n").unwrap();
+    let names = ["-addext", "subjectAltName=DNS:localhost"];
+    let other = ["-addext", "subjectAltName=DNS:elsewhere"];
+    let curve = |curve: &'static str| ["-newkey", "ec", "-pkeyopt", curve];
+    let nothing = "no TLS algorithm in common";
+    let rsa = ["-newkey", "rsa:2048"];
+    for (key, more, server, reason) in [
+        (&rsa[..], &names[..], &[][..], ""),
+        (&rsa, &[], &[], ""),
+        (&rsa, &other, &[], "not valid for name"),
+        (&curve("ec_paramgen_curve:P-256"), &names, &[], ""),
+        (&curve("ec_paramgen_curve:P-384"), &names, &[], ""),
+        (&curve("ec_paramgen_curve:P-521"), &names, &[], nothing),
+        (&rsa, &names, &["-tls1_2", "-cipher", "AES128-GCM-SHA256"], nothing),
+        (&rsa, &names, &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-SHA256"], nothing),
+        (&rsa, &names, &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], ""),
+    ] {
+        let (own, own_key) = (path("own.pem"), path("own.key"));
+        let mut made = Command::new("openssl");
+        made.args([
+            "req",
+            "-x509",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-out",
+            &own,
+            "-keyout",
+            &own_key,
+        ]);
+        assert!(made.args(key).args(more).output().unwrap().status.success(), "{key:?}");
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let mut serves = Command::new("openssl");
+        serves.args(["s_server", "-WWW", "-quiet", "-accept", &free, "-cert", &own, "-key", &own_key]).args(server);
+        serves.current_dir(dir.path()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut serves = serves.spawn().unwrap();
+        until("the server accepts", || std::net::TcpStream::connect(format!("127.0.0.1:{free}")).is_ok());
+        fs::write(path("src.url"), format!("https://localhost:{free}/metrics\nAUTHORITIES: {own}\n")).unwrap();
+        let mut check = Command::new(env!("CARGO_BIN_EXE_pmdaopenmetrics"));
+        let output = check.args(["--any-owner", "--check", &path("src.url")]).output().unwrap();
+        serves.kill().unwrap();
+        serves.wait().unwrap();
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let expected = if reason.is_empty() { "value 4" } else { reason };
+        assert!(output.status.success() == reason.is_empty() && text.contains(expected), "{key:?} {server:?}: {text}");
+    }
 }
 
 /// Files with certificates are replaced, and vanish for a while. The `.url` file stays the same.
