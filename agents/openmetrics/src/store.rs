@@ -1,6 +1,6 @@
-//! The files of tables. Threads write them, so that neither requests nor readings wait for the disk.
+//! The files of tables. A thread writes them, so that neither requests nor readings wait for the disk.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,6 @@ use tracing::error;
 
 /// Largest file that is read, in bytes.
 const LONGEST: u64 = 256 << 20;
-/// Most threads that write. File systems make the changes of several threads permanent together.
-const THREADS: usize = 4;
 /// Longest time that the end of the agent waits for the disk.
 const LAST: Duration = Duration::from_secs(60);
 /// Time after which files that could not be written are written again.
@@ -39,35 +37,23 @@ pub(crate) struct Store {
     dir: PathBuf,
     domain: Domain,
     state: Mutex<State>,
-    /// Notified when the last thread that writes ends.
-    ended: Condvar,
-    /// Wakes the thread that waits for [`Pace`].
-    hurry: Condvar,
+    /// Notified when the thread that writes ends, and when it is not to wait for [`Pace`].
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Contents by number, each until it is written.
-    unwritten: HashMap<u32, Unwritten>,
+    unwritten: HashMap<u32, Arc<[u8]>>,
     /// Numbers of the files to write now. The others of `unwritten` could not be written.
-    due: VecDeque<u32>,
-    /// Number of threads.
-    threads: usize,
-    /// Whether one of them waits for [`Pace`]. The others end meanwhile.
-    is_resting: bool,
+    due: BTreeSet<u32>,
+    /// Whether there is a thread that writes.
+    is_writing: bool,
     /// Whether the agent ends, so that nothing is waited for.
     is_closing: bool,
     pace: Pace,
     /// Time of the last failure.
     failed: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Unwritten {
-    content: Arc<[u8]>,
-    is_due: bool,
-    /// Whether a thread writes this content, or an older one. Another thread could then replace a newer file.
-    is_busy: bool,
 }
 
 /// The rate of what is written.
@@ -90,16 +76,9 @@ impl Pace {
     }
 }
 
-/// Whether a file was written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Written {
-    Yes,
-    No,
-}
-
 impl Store {
     pub(crate) fn new(dir: PathBuf, domain: Domain) -> Arc<Store> {
-        Arc::new(Store { dir, domain, state: Mutex::default(), ended: Condvar::new(), hurry: Condvar::new() })
+        Arc::new(Store { dir, domain, state: Mutex::default(), changed: Condvar::new() })
     }
 
     /// Returns the path of a table's file. The number is that of a source, or of an instance domain.
@@ -113,32 +92,27 @@ impl Store {
     /// Those of reading the file.
     pub(crate) fn load(&self, number: u32) -> io::Result<Vec<u8>> {
         if let Some(unwritten) = self.lock().unwritten.get(&number) {
-            return Ok(unwritten.content.to_vec());
+            return Ok(unwritten.to_vec());
         }
         file::read(&self.path(number), LONGEST)
     }
 
-    /// Lets a thread write the content of a table. An older content that no thread has begun to write is dropped.
+    /// Lets the thread write the content of a table. An older content that it has not begun to write is dropped.
     pub(crate) fn save(self: &Arc<Self>, number: u32, content: Vec<u8>) {
         let mut state = self.lock();
-        let is_busy = state.unwritten.get(&number).is_some_and(|before| before.is_busy);
-        let new = Unwritten { content: content.into(), is_due: true, is_busy };
-        let before = state.unwritten.insert(number, new);
-        if !is_busy && before.is_none_or(|before| !before.is_due) {
-            state.due.push_back(number);
-        }
+        state.unwritten.insert(number, content.into());
+        state.due.insert(number);
         self.start(state);
     }
 
     /// Writes files again that could not be written some time ago.
     pub(crate) fn retry(self: &Arc<Self>) {
         let mut state = self.lock();
-        if state.threads > usize::from(state.is_resting) || state.failed.is_none_or(|failed| failed.elapsed() < RETRY) {
+        if state.is_writing || state.failed.is_none_or(|failed| failed.elapsed() < RETRY) {
             return;
         }
         state.failed = None;
         state.due = state.unwritten.keys().copied().collect();
-        state.unwritten.values_mut().for_each(|unwritten| unwritten.is_due = true);
         self.start(state);
     }
 
@@ -146,9 +120,9 @@ impl Store {
     pub(crate) fn flush(&self) {
         let (begin, mut state) = (Instant::now(), self.lock());
         state.is_closing = true;
-        self.hurry.notify_all();
-        while state.threads > 0 && begin.elapsed() < LAST {
-            state = self.ended.wait_timeout(state, LAST).unwrap_or_else(PoisonError::into_inner).0;
+        self.changed.notify_all();
+        while state.is_writing && begin.elapsed() < LAST {
+            state = self.changed.wait_timeout(state, LAST).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.is_closing = false;
     }
@@ -157,12 +131,11 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a thread that writes, unless there are enough. If there can be no thread, the caller writes.
+    /// Starts the thread that writes, unless it runs. If there can be no thread, the caller writes.
     fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if state.threads >= THREADS || state.due.is_empty() || state.is_resting {
+        if std::mem::replace(&mut state.is_writing, true) {
             return;
         }
-        state.threads += 1;
         drop(state);
         let own = Arc::clone(self);
         if pmapi::thread::spawn("writer", move || own.write()).is_err() {
@@ -173,54 +146,38 @@ impl Store {
     /// Writes files until none is due.
     fn write(&self) {
         let mut state = self.lock();
-        while !state.due.is_empty() {
+        while let Some(number) = state.due.first().copied() {
             let now = Instant::now();
             let rest = state.pace.wait(now);
             if !rest.is_zero() && !state.is_closing {
-                if state.is_resting {
-                    break;
-                }
-                state.is_resting = true;
-                state = self.hurry.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
-                state.is_resting = false;
+                state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            let Some(number) = state.due.pop_front() else { break };
-            let Some(unwritten) = state.unwritten.get_mut(&number) else { continue };
-            (unwritten.is_due, unwritten.is_busy) = (false, true);
-            let content = Arc::clone(&unwritten.content);
+            state.due.remove(&number);
+            let Some(content) = state.unwritten.get(&number).cloned() else { continue };
             state.pace.wrote(now, content.len());
             drop(state);
             // A file is replaced by renaming a new one, so an agent that is killed meanwhile leaves the old file. The new
             // file does not follow links, which another user may have put in its place.
             let path = self.path(number);
             let written = file::replace(&path, &content);
-            if let Err(e) = &written {
-                error!("{}: {e}: new names may get other numbers after a restart", path.display());
-            }
             state = self.lock();
-            state.written(number, if written.is_ok() { Written::Yes } else { Written::No });
+            match written {
+                // The content may be another one by now, which is due.
+                Ok(()) if state.unwritten.get(&number).is_some_and(|now| Arc::ptr_eq(now, &content)) => {
+                    state.unwritten.remove(&number);
+                }
+                Ok(()) => {}
+                Err(e) => {
+                    error!("{}: {e}: new names may get other numbers after a restart", path.display());
+                    state.failed = Some(Instant::now());
+                }
+            }
         }
         // The memory for very many files is not needed again.
         state.unwritten.shrink_to_fit();
-        state.due.shrink_to_fit();
-        state.threads -= 1;
-        if state.threads == 0 {
-            self.ended.notify_all();
-        }
-    }
-}
-
-impl State {
-    /// Records the outcome of writing a file.
-    fn written(&mut self, number: u32, written: Written) {
-        let Some(unwritten) = self.unwritten.get_mut(&number) else { return };
-        unwritten.is_busy = false;
-        match written {
-            _ if unwritten.is_due => self.due.push_back(number),
-            Written::Yes => _ = self.unwritten.remove(&number),
-            Written::No => self.failed = Some(Instant::now()),
-        }
+        state.is_writing = false;
+        self.changed.notify_all();
     }
 }
 
@@ -284,10 +241,6 @@ mod tests {
             store.save(2, round.to_string().into_bytes());
         }
         let begin = Instant::now();
-        while !store.lock().is_resting {
-            assert!(begin.elapsed() < LAST);
-            std::thread::yield_now();
-        }
         assert!(!path.exists() && store.load(1).unwrap() == b"99");
         store.flush();
         assert_eq!(fs::read(path).unwrap(), b"99");
