@@ -270,3 +270,68 @@ fn raise_files() {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(ENOUGH)), hard);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Slow work that hangs costs its source one thread, and keeps other work waiting for a short time only.
+    #[test]
+    fn slow_work_that_hangs() {
+        let permits = Permits::new(1, 0, usize::MAX);
+        let (hold, held) = mpsc::channel::<()>();
+        run(async {
+            let (mut hung, mut other) = (Slow::default(), Slow::default());
+            let hangs = hung.run(&permits, Instant::now() + 2 * TURN, move || held.recv());
+            let waits = other.run(&permits, Instant::now() + LIMIT, || 5);
+            let (hangs, waits) = tokio::join!(hangs, waits);
+            assert_eq!((hangs, waits), (None, Some(5)));
+            for _ in 0..3 {
+                assert_eq!(hung.run(&permits, Instant::now() + LIMIT, || 6).await, None, "the first work goes on");
+            }
+            drop(hold);
+            let begin = Instant::now();
+            while hung.run(&permits, Instant::now() + LIMIT, || 7).await.is_none() {
+                assert!(begin.elapsed() < LIMIT);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .unwrap();
+    }
+
+    /// A panic in slow work and in a long computation is an error, and gives the permits back.
+    #[test]
+    fn work_that_panics() {
+        let permits = Permits::new(1, 0, usize::MAX);
+        run(async {
+            for _ in 0..5 {
+                let mut slow = Slow::default();
+                assert_eq!(slow.run(&permits, Instant::now() + LIMIT, || -> u8 { panic!("on purpose") }).await, None);
+                assert_eq!(permits.heavy(|| -> u8 { panic!("on purpose") }).await, Err(PANICKED.to_owned()));
+            }
+            assert_eq!(permits.heavy(|| 5).await, Ok(5));
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn reports_wake_and_do_not_get_lost() {
+        let reports = Reports::new().unwrap();
+        let sender = reports.sender();
+        let sent = std::thread::spawn(move || (0..1000).for_each(|n| sender.send(n)));
+        let mut got = Vec::new();
+        while got.len() < 1000 {
+            let mut set = [nix::poll::PollFd::new(reports.as_fd(), nix::poll::PollFlags::POLLIN)];
+            assert!(nix::poll::poll(&mut set, 60_000_u16).unwrap() > 0);
+            got.extend(reports.take());
+        }
+        sent.join().unwrap();
+        assert_eq!(got, (0..1000).collect::<Vec<_>>());
+        assert_eq!(reports.wait(Instant::now()), None);
+        reports.sender().send(5);
+        assert_eq!(reports.wait(Instant::now() + LIMIT), Some(5));
+    }
+}
