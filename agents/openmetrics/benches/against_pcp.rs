@@ -11,7 +11,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
-#[path = "../tests/scene/both.rs"]
+#[path = "../tests/all/both.rs"]
 mod both;
 mod server;
 

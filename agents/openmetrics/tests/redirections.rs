@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod scene;
+#[allow(dead_code)]
+#[path = "all/server.rs"]
+mod server;
 
 use std::fs;
 use std::net::Ipv6Addr;
 use std::process::Command;
 
-use scene::{Server, send};
+use server::{Server, send};
 
 /// Variable of the environment in the network of its own.
 const INSIDE: &str = "PMDA_TEST_NETWORK";

@@ -1,10 +1,5 @@
 //! HTTPS with a chosen authority, a client's certificate, and passwords in files.
 
-#![cfg(feature = "tls")]
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -15,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::scene::{Agent, LIMIT, Scene, control, until, value};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
-use scene::{Scene, control, until, value};
 
 fn certificate(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/certificates").join(name)
@@ -206,7 +201,7 @@ fn certificates_that_change() {
     let lines = lines.map(|(what, path)| format!("{what}: {}\n", path.display())).concat();
     scene.url("src", &format!("https://localhost:{port}/metrics\nBACKOFF: 0\n{lines}"));
     let mut agent = scene.start();
-    let fails = |agent: &mut scene::Agent, reason: &str| {
+    let fails = |agent: &mut Agent, reason: &str| {
         until(reason, || {
             let _ = value(agent, "src.a");
             control(agent, "status", "src").contains(reason)
@@ -255,5 +250,5 @@ fn a_handshake_that_trickles() {
     scene.url("src", &format!("https://localhost:{port}/"));
     let mut agent = scene.start();
     until("the source has failed", || control(&mut agent, "error", "src").contains("no complete answer in time"));
-    assert!(sends.recv_timeout(scene::LIMIT).unwrap() < BYTES);
+    assert!(sends.recv_timeout(LIMIT).unwrap() < BYTES);
 }

@@ -1,15 +1,11 @@
 //! The agent as a process, without PCP: names, numbers, values and labels of its sources.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use crate::scene::{Agent, Scene, control, until, value, values};
 use pcp_collector::LabelTarget;
 use pmapi::{Error, Inst, Item, Semantics, Type, Units};
-use scene::{Scene, control, until, value, values};
 
 const DOCUMENT: &str = "# HELP sent_bytes_total Bytes sent.\\nTo anyone.\n# TYPE sent_bytes_total counter\n\
     sent_bytes_total{device=\"eth0\",zone=\"a\"} 10\nsent_bytes_total{device=\"eth1\",zone=\"b\"} 20.5\n\
@@ -82,7 +78,7 @@ fn numbers_stay_over_restarts_and_are_those_of_pcps_tables() {
     scene.document("b", "new 3\nm{x=\"1\"} 1\nm{x=\"2\"} 2\n");
     for _ in 0..2 {
         let mut agent = scene.start();
-        let item = |agent: &mut scene::Agent, name: &str| agent.pmid(name).unwrap().item();
+        let item = |agent: &mut Agent, name: &str| agent.pmid(name).unwrap().item();
         assert_eq!(item(&mut agent, "openmetrics.b.m"), Item::new(2, 1));
         assert_eq!(item(&mut agent, "openmetrics.b.new"), Item::new(2, 2));
         assert_eq!(item(&mut agent, "openmetrics.a.n"), Item::new(3, 0));
@@ -191,7 +187,7 @@ fn names_follow_the_documents() {
     let scene = Scene::new(&[&FRESH[..], &["-R", "1msec"]].concat());
     let path = scene.document("src", "a 1\nb{x=\"1\"} 2\n");
     let mut agent = scene.start();
-    let names = |agent: &mut scene::Agent| {
+    let names = |agent: &mut Agent| {
         let mut names = agent.traverse("openmetrics.src").unwrap_or_default();
         names.sort_unstable();
         names.join(" ")

@@ -1,7 +1,5 @@
 //! Option `--check`.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 use std::process::Command;
 

@@ -1,17 +1,10 @@
 //! Files of the configuration directory that are not written as the manual says, compared with PCP's agent: names, bytes,
 //! comments, and names that clash.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[path = "scene/both.rs"]
-mod both;
-#[path = "scene/compared.rs"]
-mod compared;
-
 use std::fs;
 
-use both::By;
-use compared::{Scene, metrics};
+use crate::both::By;
+use crate::compared::{Scene, metrics};
 
 const DOCUMENT: &str = "# HELP a Help.\n# TYPE a counter\na{x=\"1\",y=\"2\"} 1\nb 3\n";
 const SCRIPT: &[u8] = b"#!/bin/sh\necho a{x=\\\"1\\\"} 5\n";

@@ -1,13 +1,9 @@
 //! Very many sources that never answer, and have very long limits. A source that answers is read nevertheless.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use scene::{Scene, until, value};
+use crate::scene::{Scene, until, value};
 
 /// Number of sources that hang: several times the number of threads that read.
 const MANY: usize = 60;

@@ -1,16 +1,12 @@
 //! Files of the configuration that cannot be read, or that other users may have written: the status of the source and the
 //! log have the path and the reason, and no secret.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
+use crate::scene::{Scene, control, until, value};
 use nix::sys::stat::Mode;
-use scene::{Scene, control, until, value};
 
 /// What is wrong with a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,18 +1,11 @@
 //! The agent in the real pmcd, compared with PCP's agent, which is written in Python.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[path = "scene/both.rs"]
-mod both;
-#[path = "scene/compared.rs"]
-mod compared;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
-use both::By;
-use compared::{Scene, metrics, ready};
+use crate::both::By;
+use crate::compared::{Scene, metrics, ready};
 use testkit::Pmcd;
 
 /// Compares both agents. Returns the sources whose metrics differ, with the first line that differs.
@@ -301,7 +294,7 @@ fn archives_go_on() {
     let all = scene.path("all").to_str().unwrap().to_owned();
     archives.push(all.clone());
     scene.pcp.run("pmlogextract", &archives).ok();
-    assert_eq!(samples(&all), counts.iter().sum());
+    assert_eq!(samples(&all), counts.iter().sum::<usize>());
     let metrics = scene.pcp.run("pmdumplog", ["-d", &all]).ok();
     let names = ["openmetrics.m.one", "openmetrics.m.two", "openmetrics.m.p.q", "openmetrics.k.three"];
     for name in names {

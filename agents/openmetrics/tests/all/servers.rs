@@ -1,9 +1,5 @@
 //! HTTP servers and scripts that behave badly. Each affects only its own source.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,13 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::scene::{Agent, LIMIT, Scene, control, until, value, values};
+use crate::server::{Server, send};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pmapi::Error;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-use scene::{LIMIT, Scene, Server, control, send, until, value};
 
 #[test]
 fn each_fetch_is_fresh() {
@@ -240,7 +237,7 @@ fn openmetrics_exemplars_and_any_names() {
     let server = Server::new(|stream| send(stream, "200 OK", "", EXEMPLARS.as_bytes()));
     scene.url("src", &format!("{}\nFORMAT: openmetrics\nEXEMPLARS: metrics\n", server.url("/")));
     let mut agent = scene.start();
-    let text = |agent: &mut scene::Agent, name: &str| {
+    let text = |agent: &mut Agent, name: &str| {
         let pmid = agent.pmid(&format!("openmetrics.src.{name}")).unwrap();
         let values = agent.values(pmid).unwrap();
         values.iter().map(|(inst, atom)| format!("{inst:?} {atom}")).collect::<Vec<_>>().join(", ")
@@ -387,7 +384,7 @@ fn a_file_beside_a_script_has_its_limits() {
     let mut agent = scene.start();
     until("the slow one has a value", || value(&mut agent, "slow.a") == Ok(1.0));
     assert!(agent.pmid("openmetrics.slow.b").is_err());
-    assert_eq!(scene::values(&mut agent, "slow.c").unwrap().len(), 2);
+    assert_eq!(values(&mut agent, "slow.c").unwrap().len(), 2);
     until("the other is refused", || control(&mut agent, "status", "bad").contains("bad.conf: line 2: "));
     scene.config("bad.conf", "BACKOFF: 0\n", 0o644);
     until("and accepted", || value(&mut agent, "bad.a") == Ok(1.0));

@@ -1,7 +1,5 @@
 //! Scenes for both agents, this one and PCP's, each under a pmcd of its own.
 
-#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! Documents with very many or very long parts: each costs a bounded time and memory.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fmt::Write as _;
 
 use exposition::strict::{Checker, Format};

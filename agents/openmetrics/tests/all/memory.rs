@@ -1,14 +1,10 @@
 //! Sources that explode share the memory of all sources, and take nothing from the others.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fmt::Write as _;
 use std::fs;
 
+use crate::scene::{Agent, Scene, until, value, values};
 use pmapi::Inst;
-use scene::{Scene, until, value, values};
 
 /// Returns a document with very many instances, and one value that is not part of the explosion.
 fn exploded(count: usize) -> String {
@@ -25,12 +21,12 @@ fn honest(count: usize) -> String {
     })
 }
 
-fn left_out(agent: &mut scene::Agent) -> f64 {
+fn left_out(agent: &mut Agent) -> f64 {
     value(agent, "control.limits.memory").unwrap()
 }
 
 /// Returns the instances of an exploded metric, without their names, which may be gone already.
-fn numbers(agent: &mut scene::Agent, source: &str) -> Vec<(Inst, f64)> {
+fn numbers(agent: &mut Agent, source: &str) -> Vec<(Inst, f64)> {
     let pmid = agent.pmid(&format!("openmetrics.{source}.m")).unwrap();
     let values = agent.values(pmid).unwrap();
     values.iter().filter_map(|(inst, value)| Some((inst?, value.to_string().parse().unwrap()))).collect()
@@ -59,9 +55,8 @@ fn sources_that_explode_lose_instances_and_others_do_not() {
     }
     assert_eq!(values(agent, "first.h").unwrap(), all);
     assert!(left_out(agent) > 0.0);
-    let memory = |agent: &mut scene::Agent| {
-        values(agent, "control.memory").unwrap().iter().map(|(_, bytes)| *bytes).sum::<f64>()
-    };
+    let memory =
+        |agent: &mut Agent| values(agent, "control.memory").unwrap().iter().map(|(_, bytes)| *bytes).sum::<f64>();
     until("the largest give memory back", || {
         for name in ["x", "y", "z"] {
             // Those that are left have their values and numbers.
@@ -79,7 +74,7 @@ fn sources_that_explode_lose_instances_and_others_do_not() {
     let honest = ["first", "later"].map(|name| format!("for all sources: source {name}"));
     assert!(!honest.iter().any(|line| log.contains(line)), "{log}");
     // When the others are gone, there is room for more instances of one. They have the numbers of their table.
-    let count = |agent: &mut scene::Agent, name: &str| numbers(agent, name).len();
+    let count = |agent: &mut Agent, name: &str| numbers(agent, name).len();
     let least = ["x", "y", "z"].into_iter().min_by_key(|name| count(agent, name)).unwrap();
     assert!(count(agent, least) < 8000);
     for file in fs::read_dir(scene.path("config.d")).unwrap().map(|file| file.unwrap().path()) {

@@ -1,13 +1,6 @@
 //! Hostile sources under the real pmcd: they change all the time, while clients fetch everything. The agent must stay,
 //! and answer for the others.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[allow(dead_code)]
-#[path = "scene/both.rs"]
-mod both;
-mod scene;
-
 use std::fs::{self, Permissions};
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -16,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use both::By;
+use crate::both::{self, By};
+use crate::scene::{LIMIT, until};
+use crate::server::{Server, send};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pcp_client::{Context, Settings};
-use scene::{LIMIT, Server, send, until};
 use testkit::Pcp;
 
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";

@@ -1,12 +1,5 @@
 //! Odd configurations, compared with PCP's agent: scripts, links, files of sources that change while the agent runs.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[path = "scene/both.rs"]
-mod both;
-#[path = "scene/compared.rs"]
-mod compared;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::thread;
 
-use both::By;
-use compared::{NONE, Scene, metrics};
+use crate::both::By;
+use crate::compared::{NONE, Scene, metrics};
 use testkit::{Pmcd, wait_for};
 
 /// Documents by the names of their sources.
