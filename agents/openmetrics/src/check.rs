@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use exposition::strict::{Checker, Format};
 use pmapi::{Atom, Item, Units, escape, file};
 
 use crate::body::{Coding, Unreadable, decoded};
@@ -23,8 +22,6 @@ use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
 /// Largest number of values printed for a metric.
 const VALUES: usize = 5;
-/// Largest number of lines of the document that are reported.
-const LINES: usize = 20;
 
 /// Runs the option `--check`. The exit code is 1 if there is no document, a line is refused, or something is left out.
 pub(crate) fn check(subject: &str, options: &Options) -> ExitCode {
@@ -52,7 +49,6 @@ fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String
     for metric in sample.metrics.iter() {
         describe(&mut out, metric, &sample);
     }
-    strictly(&mut out, &text);
     if sample.left_out > 0 {
         let _ = writeln!(out, "\n{} metrics and instances are left out: there are too many", sample.left_out);
     }
@@ -92,20 +88,6 @@ fn describe(out: &mut String, metric: &Metric, sample: &Sample) {
     }
     if all > VALUES {
         let _ = writeln!(out, "    and {} more instances", all - VALUES);
-    }
-}
-
-/// Writes the lines that the format refuses, although the agent may accept them.
-fn strictly(out: &mut String, text: &str) {
-    let format = Format::of(text);
-    let problems = Checker::check(text, format, LINES);
-    if problems.is_empty() {
-        let _ = writeln!(out, "\nThe document is valid: {format}");
-        return;
-    }
-    let _ = writeln!(out, "\nThe document is not valid: {format}");
-    for problem in problems {
-        let _ = writeln!(out, "    line {}: {}", problem.line, problem.reason);
     }
 }
 

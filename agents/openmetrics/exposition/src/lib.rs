@@ -19,14 +19,13 @@
 //!
 //! The grammar of samples is that of PCP's agent pmdaopenmetrics(1), so an exporter that works there works here. It is
 //! wider than the two formats: spaces may stand anywhere between the parts of a sample, and names have any characters.
-//! [`strict`] checks a document against the formats themselves, and reports why the format refuses a line.
+//! [`Line::parse`] reports why it refuses a line. `promtool check metrics` checks a document against the formats themselves.
 
 mod comment;
 mod lines;
 pub mod number;
 mod sample;
 mod space;
-pub mod strict;
 
 pub use comment::Comment;
 pub use lines::Lines;

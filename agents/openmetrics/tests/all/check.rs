@@ -31,7 +31,6 @@ fn what_a_document_becomes() {
         "inst [0 or \"0 dev:a\"] value 7",
         // As in PCP's agent, a comment is about all samples up to the next comment.
         "openmetrics.SOURCE.up (item 1) [Bytes.]",
-        "The document is valid: Prometheus text format 0.0.4",
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
@@ -65,7 +64,6 @@ fn lines_that_are_refused() {
     let path = write(&dir.path().join("document"), "a-b{c-d=\"1\"} 1\n", 0o644);
     let (code, text) = check(&path);
     assert!(code == Some(1) && text.contains("line 1 is refused: invalid metric name \"a-b\""), "{text}");
-    assert!(text.contains("The document is not valid") && text.contains("\"a-b\" is not a metric name"), "{text}");
     let script = write(&dir.path().join("script"), "#!/bin/sh\necho 'b{c} 1'\n", 0o755);
     let (code, text) = check(&script);
     assert!(code == Some(1) && text.contains("line 1 is refused: column 6: = must follow"), "{text}");

@@ -8,7 +8,6 @@ mod tables;
 
 use std::time::{Duration, Instant};
 
-use exposition::strict::{Checker, Format};
 use pmda_openmetrics::Trial;
 
 use crate::Outcome;
@@ -84,15 +83,6 @@ fn document(rng: &mut Rng) -> Outcome {
     // The values of a document with a refused line may depend on earlier documents.
     if first.refused.is_none() && (first.values, None) != (third.values, third.refused) {
         return Err(format!("{third:?} after another document, {first:?} before").into());
-    }
-    if rng.one_in(4) {
-        let text = String::from_utf8_lossy(&document);
-        let lines = exposition::Lines::new(&text).count();
-        for problem in Checker::check(&text, Format::of(&text), 100) {
-            if !(1..=lines).contains(&problem.line) || problem.reason.to_string().is_empty() {
-                return Err(format!("{problem:?} in a document of {lines} lines").into());
-            }
-        }
     }
     Ok(())
 }

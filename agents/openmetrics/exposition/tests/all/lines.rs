@@ -1,7 +1,5 @@
 //! Samples of documents, and lines that are not samples.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use exposition::{Line, Reason, Sample};
 
 fn sample(line: &str) -> Sample<'_> {
