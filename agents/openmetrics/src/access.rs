@@ -6,7 +6,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pmapi::file;
 
-use crate::compact::Sparse;
 use crate::trust::Owners;
 
 /// Longest file with a secret or a certificate, in bytes.
@@ -26,11 +25,6 @@ pub(crate) struct Access {
     pub(crate) key: Option<PathBuf>,
     /// Unix socket of the server.
     pub(crate) socket: Option<PathBuf>,
-}
-
-impl Sparse for Access {
-    const NONE: &'static Access =
-        &Access { bearer: None, basic: None, authorities: None, certificate: None, key: None, socket: None };
 }
 
 impl Access {

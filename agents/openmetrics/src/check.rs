@@ -9,10 +9,9 @@ use std::time::Instant;
 use pmapi::{Atom, Item, Units, escape, file};
 
 use crate::body::{Coding, Unreadable, decoded};
-use crate::compact::Rare;
 use crate::document::Document;
 use crate::http::{Client, LATE, Means};
-use crate::metric::{Metric, Sample, Shape};
+use crate::metric::{Likeness, Metric, Refused, Sample, Shape};
 use crate::model::Model;
 use crate::options::Options;
 use crate::reader::local;
@@ -22,6 +21,8 @@ use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
 /// Largest number of values printed for a metric.
 const VALUES: usize = 5;
+/// Largest number of refused lines that are printed.
+const LINES: usize = 20;
 
 /// Runs the option `--check`. The exit code is 1 if there is no document, a line is refused, or something is left out.
 pub(crate) fn check(subject: &str, options: &Options) -> ExitCode {
@@ -42,8 +43,12 @@ fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String
     let Source { document, rules, shown, limits, coding } = Source::read(subject, options)?;
     let text = document.into_text(coding.charset).map_err(|full| full.of(""))?;
     let instances = limits.instances.unwrap_or_else(|| options.instances());
-    let mut model = Model::unsaved("SOURCE".into(), instances);
-    let sample = model.read(&text, &rules);
+    let read = |likeness| {
+        let mut model = Model::unsaved("SOURCE".into(), instances);
+        (model.likeness, model.reasons) = (likeness, LINES);
+        model.read(&text, &rules)
+    };
+    let sample = read(Likeness::Better);
     let mut out = format!("{shown}: {} bytes, {} lines with values", sample.bytes, sample.lines);
     let _ = writeln!(out, ", {} metrics, parsed in {:?}", sample.metrics.len(), sample.parsing);
     for metric in sample.metrics.iter() {
@@ -52,12 +57,28 @@ fn report(subject: &str, options: &Options) -> Result<(String, ExitCode), String
     if sample.left_out > 0 {
         let _ = writeln!(out, "\n{} metrics and instances are left out: there are too many", sample.left_out);
     }
-    let Some((line, reason)) = &sample.refused else {
-        let is_whole = sample.left_out == 0;
-        return Ok((out, if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }));
+    refusals(&mut out, &sample.refused, &read(Likeness::Exact).refused);
+    let is_whole = sample.left_out == 0 && sample.refused.count == 0;
+    Ok((out, if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+/// Writes the lines that are refused, and what PCP's agent does with the document.
+fn refusals(out: &mut String, refused: &Refused, by_pcp: &Refused) {
+    if refused.count == 0 {
+        return;
+    }
+    let _ = writeln!(out);
+    for (line, reason) in &refused.first {
+        let _ = writeln!(out, "line {line} is refused: {reason}");
+    }
+    let more = refused.count.saturating_sub(refused.first.len() as u64);
+    if more > 0 {
+        let _ = writeln!(out, "and {more} more lines are refused");
+    }
+    let _ = match by_pcp.first.first() {
+        Some((line, _)) => writeln!(out, "PCP's agent would read neither line {line} nor any line after it."),
+        None => writeln!(out, "PCP's agent would read all lines, and have no value or an arbitrary one for these."),
     };
-    let _ = writeln!(out, "\nline {line} is refused: {reason}\nIt has no value, and neither do the lines after it.");
-    Ok((out, ExitCode::FAILURE))
 }
 
 /// Writes the description of a metric, and some of its values.
@@ -95,8 +116,8 @@ fn describe(out: &mut String, metric: &Metric, sample: &Sample) {
 struct Source {
     document: Document,
     coding: Coding,
-    rules: Rare<Rules>,
-    limits: Rare<Limits>,
+    rules: Rules,
+    limits: Limits,
     /// Name of the document, without secrets.
     shown: String,
 }
@@ -125,7 +146,7 @@ impl Source {
             return Source::of_script(&path.canonicalize().map_err(failed)?, options, shown);
         }
         let document = local(path, Document::new(&options.permits(), options.bytes(), 0))?;
-        Ok(Source { document, coding: Coding::default(), rules: Rare::default(), limits: Rare::default(), shown })
+        Ok(Source { document, coding: Coding::default(), rules: Rules::default(), limits: Limits::default(), shown })
     }
 
     fn of_script(path: &Path, options: &Options, shown: String) -> Result<Source, String> {

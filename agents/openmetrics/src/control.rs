@@ -55,7 +55,10 @@ fn pcps(root: &str) -> Vec<MetricDef> {
         .restricted()
         .help("Whether the log has debug messages", "Store 1 to switch them on, and 0 to switch them off.");
     let mut status = of_sources("status", STATUS, Type::String);
-    status.help("Outcome of the last reading of each source", "success, or why there is no document.");
+    status.help(
+        "Outcome of the last reading of each source",
+        "success, or why there is no document, or which lines were not read.",
+    );
     let mut code = of_sources("status_code", STATUS_CODE, Type::I32);
     code.discrete()
         .help("HTTP status code of the last reading of each source", "0 without an answer of a HTTP server.");
@@ -84,7 +87,7 @@ fn more(root: &str) -> Vec<MetricDef> {
     let mut refused = of_sources("refused", REFUSED, Type::String);
     refused.help(
         "First line of the last document of each source that was refused",
-        "LINE: REASON. That line and those after it have no values. Empty if all lines are good.",
+        "LINE: REASON. Lines that are refused have no values. Empty if all lines are good.",
     );
     let mut late = of_sources("late", LATE, Type::U32);
     late.help(
@@ -110,7 +113,7 @@ fn more(root: &str) -> Vec<MetricDef> {
     let mut short = MetricDef::new(format!("{root}.control.limits.memory"), LIMITS_MEMORY, Type::U64);
     short.counter().units(Units::COUNT).help(
         "Metrics, instances and samples that were left out of documents because memory was short",
-        "All sources together get the memory of the option --memory. Those that need most of it lose instances first.",
+        "All sources together have the memory of the option --memory, and each source a quarter of it.",
     );
     vec![memory, short, age, duration, bytes, samples, left_out, refused, late, state, errors, error]
 }
@@ -151,10 +154,7 @@ pub(crate) fn fetch(item: Item, sources: &Sources, debug: u32, out: &mut Values<
             BYTES => out.put_inst(inst, figures.bytes)?,
             SAMPLES => out.put_inst(inst, figures.lines)?,
             LEFT_OUT => out.put_inst(inst, figures.left_out)?,
-            REFUSED => {
-                let text = figures.refused.as_ref().map(|(line, reason)| format!("{line}: {reason}"));
-                out.put_inst(inst, text.unwrap_or_default().as_str())?;
-            }
+            REFUSED => out.put_inst(inst, figures.refused.as_str())?,
             LATE => out.put_inst(inst, u32::from(source.is_late))?,
             STATE => out.put_inst(inst, source.state())?,
             ERRORS => out.put_inst(inst, figures.errors)?,

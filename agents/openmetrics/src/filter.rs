@@ -42,10 +42,6 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    pub(crate) const fn none() -> Filters {
-        Filters { metrics: Vec::new(), labels: Vec::new() }
-    }
-
     /// Adds the filter `INCLUDE|EXCLUDE|OPTIONAL METRIC|LABEL PATTERN`. Any other first word means `EXCLUDE`, and a
     /// filter with any other second word matches nothing, as in PCP's agent. Returns a warning in these cases.
     pub(crate) fn add(&mut self, text: &str) -> Result<Option<String>, String> {

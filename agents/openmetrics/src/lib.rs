@@ -13,14 +13,11 @@ mod access;
 mod body;
 mod budget;
 mod check;
-mod compact;
 mod config_dir;
 mod control;
 mod document;
 mod filter;
 mod http;
-mod keys;
-mod labels;
 mod metadata;
 mod metric;
 mod model;
@@ -54,7 +51,7 @@ use pmda::prelude::*;
 use pmda::{Changes, CommandLine, Features, LabelSubject, PollSet, Wake};
 use tracing::{info, warn};
 
-use metric::Likeness;
+use metric::{Likeness, pairs};
 use options::Options;
 use source::Source;
 use sources::Sources;
@@ -194,7 +191,7 @@ impl Agent for Openmetrics {
         let text = match of {
             Subject::Metric(pmid) => self.metric(pmid.item()).map(|(_, metric)| match kind {
                 TextKind::OneLine => metric.oneline.as_bytes(),
-                TextKind::Help => metric.text().as_bytes(),
+                TextKind::Help => metric.text.as_bytes(),
             }),
             Subject::InDom(indom) => self.instances(indom.serial()).map(|_| match (self.likeness, kind) {
                 (Likeness::Better, TextKind::OneLine) if indom.serial() == control::SOURCES => &b"Sources"[..],
@@ -209,8 +206,8 @@ impl Agent for Openmetrics {
         Ok(match of {
             LabelSubject::Cluster(cluster) => self.sources.get(cluster).and_then(|source| source.labels(&self.host)),
             LabelSubject::Item(item) => self.metric(item).map(|(_, metric)| {
-                let mut set = metric::label_set(metric.labels.iter(), self.likeness).unwrap_or_default();
-                for (name, value) in metric.notes() {
+                let mut set = metric::label_set(pairs(&metric.labels), self.likeness).unwrap_or_default();
+                for (name, value) in pairs(&metric.notes) {
                     // Labels that PCP does not allow are left out.
                     let _ = set.add_notes(json!({ name: value }));
                 }
@@ -264,6 +261,6 @@ impl Openmetrics {
     }
 
     fn update_names(&mut self) {
-        self.names.0.extend(self.sources.names(self.names.0.len()).map(Arc::from));
+        self.names.0.extend(self.sources.names(self.names.0.len()).cloned());
     }
 }

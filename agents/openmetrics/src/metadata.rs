@@ -52,12 +52,14 @@ impl<'a> Block<'a> {
     /// Adds a comment to the block.
     ///
     /// # Errors
-    /// The reason why the document must not be read further.
+    /// The reason why PCP's metadata are incomplete. They are left out.
     pub(crate) fn add(&mut self, comment: Comment<'a>) -> Result<(), String> {
         match comment.keyword() {
-            Some("PCP") => self.pcp = Some(comment),
-            Some("PCP5") if comment.words().nth(1).is_none() => return Err("# PCP5 needs the name of a metric".into()),
-            Some("PCP5") => self.pcp = Some(comment),
+            Some("PCP" | "PCP5") => {
+                self.pcp = None;
+                of_comment(comment)?;
+                self.pcp = Some(comment);
+            }
             Some("HELP") => self.help = Some(comment),
             Some("TYPE") => self.ty = Some(comment),
             _ => {}
@@ -68,20 +70,13 @@ impl<'a> Block<'a> {
     /// Describes the metric that the document calls `name`. A line `METADATA:` comes before the comments.
     ///
     /// # Errors
-    /// The reason why the metadata are incomplete.
+    /// The reason why the line `METADATA:` is incomplete.
     pub(crate) fn describe(&self, name: &str, metadata: Option<&Metadata>) -> Result<Description, String> {
         if let Some(metadata) = metadata {
             let words: Vec<&str> = [name].into_iter().chain(metadata.text.split(' ')).collect();
             return of_pcp5(&words);
         }
-        let Some(pcp) = self.pcp else { return Ok(self.guess(name)) };
-        let words: Vec<&str> = pcp.words().skip(1).collect();
-        if pcp.keyword() == Some("PCP") {
-            return of_pcp(&words);
-        }
-        // The second word is a PMID, which does not count.
-        let words: Vec<&str> = words.iter().take(1).chain(words.iter().skip(2)).copied().collect();
-        of_pcp5(&words)
+        self.pcp.map_or_else(|| Ok(self.guess(name)), of_comment)
     }
 
     /// Guesses from the name and the type.
@@ -120,6 +115,17 @@ impl<'a> Block<'a> {
         let (first, others) = text.split_once('\n').unwrap_or((&text, ""));
         (first.to_owned(), others.to_owned())
     }
+}
+
+/// Describes a metric by a comment `# PCP` or `# PCP5`.
+fn of_comment(comment: Comment<'_>) -> Result<Description, String> {
+    let words: Vec<&str> = comment.words().skip(1).collect();
+    if comment.keyword() == Some("PCP") {
+        return of_pcp(&words);
+    }
+    // The second word is a PMID, which does not count.
+    let words: Vec<&str> = words.iter().take(1).chain(words.iter().skip(2)).copied().collect();
+    of_pcp5(&words)
 }
 
 /// Describes a metric by name, type, instance domain, semantics and units.

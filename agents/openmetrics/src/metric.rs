@@ -7,8 +7,6 @@ use pmapi::{Inst, Item, LabelFlags, LabelSet, Semantics, Serial, Type, Units};
 use pmda::Instances;
 use serde_json::{Map, Value as Json, json};
 
-use crate::compact::Texts;
-use crate::labels::Labels;
 use crate::value::Value;
 
 /// First serial number of the instance domains of metrics. PCP's agent uses the serials below for other domains.
@@ -17,8 +15,6 @@ const FIRST_SERIAL: u32 = 4096;
 pub(crate) const METRICS: u32 = 1024;
 /// Longest name of a metric, in bytes.
 pub(crate) const NAME: usize = 1 << 10;
-/// The help of all metrics of all sources.
-pub(crate) static HELPS: Texts = Texts::new();
 /// Longest help of a metric, in bytes.
 pub(crate) const HELP: usize = 64 << 10;
 /// Largest number of a source. With a larger one, numbers of instance domains would be invalid.
@@ -47,13 +43,17 @@ pub(crate) enum Likeness {
 /// Slot of an instance that no document has contained since the agent started.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
-/// Adds a slot, and returns its index.
-pub(crate) fn new_slot(slots: &mut u32, values: &mut Vec<Value>) -> u32 {
-    let slot = *slots;
-    // Limits of metrics and instances end documents long before.
-    *slots = slot.saturating_add(1).min(NO_SLOT - 1);
-    values.push(Value::Absent);
-    slot
+/// Names and values of labels.
+pub(crate) type Labels = Arc<[(Box<str>, Box<str>)]>;
+
+/// Copies labels.
+pub(crate) fn labels<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
+    pairs.map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+/// Iterates over labels.
+pub(crate) fn pairs(labels: &Labels) -> impl Iterator<Item = (&str, &str)> + Clone {
+    labels.iter().map(|(name, value)| (&**name, &**value))
 }
 
 /// A metric of a source.
@@ -65,24 +65,16 @@ pub(crate) struct Metric {
     pub(crate) ty: Type,
     pub(crate) semantics: Semantics,
     pub(crate) units: Units,
-    pub(crate) oneline: Arc<str>,
+    pub(crate) oneline: Box<str>,
+    /// Help after the first line.
+    pub(crate) text: Box<str>,
     pub(crate) labels: Labels,
-    /// Rare parts, in an allocation of their own.
-    pub(crate) more: Option<Box<More>>,
+    /// Labels that do not identify the metric.
+    pub(crate) notes: Labels,
     pub(crate) shape: Shape,
 }
 
-/// Parts that few metrics have.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct More {
-    /// Help after the first line.
-    pub(crate) text: Box<str>,
-    /// Labels that do not identify the metric.
-    pub(crate) notes: Labels,
-}
-
-/// Location of a metric's values. For a singular metric it takes no further memory, because many sources have very many
-/// singular metrics.
+/// Location of a metric's values.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// The index of the only value in the samples, or `NO_SLOT`.
@@ -91,16 +83,6 @@ pub(crate) enum Shape {
 }
 
 impl Metric {
-    /// Returns the help after the first line.
-    pub(crate) fn text(&self) -> &str {
-        self.more.as_ref().map_or("", |more| &more.text)
-    }
-
-    /// Iterates over the labels that do not identify the metric.
-    pub(crate) fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.more.iter().flat_map(|more| more.notes.iter())
-    }
-
     /// Returns the instances; `None` for a singular metric.
     pub(crate) fn instances(&self) -> Option<&Named> {
         match &self.shape {
@@ -126,7 +108,7 @@ impl Named {
     pub(crate) fn labels_of(&self, inst: Inst, likeness: Likeness) -> LabelSet {
         let at = inst.word() as usize;
         let labels = self.labels.get(at).and_then(Option::as_ref);
-        let pairs = labels.into_iter().flat_map(Labels::iter).filter(|(name, _)| *name != "instname");
+        let pairs = labels.into_iter().flat_map(pairs).filter(|(name, _)| *name != "instname");
         let Some(mut set) = label_set(pairs, likeness) else { return LabelSet::new() };
         if let Some(name) = self.names.get(at) {
             let name = if self.prefixed { (**name).to_owned() } else { format!("{at} {name}") };
@@ -134,13 +116,6 @@ impl Named {
             let _ = set.add_notes(json!({ "instname": name }));
         }
         set
-    }
-
-    /// Frees memory that the next documents do not need.
-    pub(crate) fn shrink(&mut self) {
-        self.names.shrink_to_fit();
-        self.slots.shrink_to_fit();
-        self.labels.shrink_to_fit();
     }
 
     /// Iterates over the numbers and slots of the instances that have had values.
@@ -217,6 +192,23 @@ fn valid_labels<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> LabelSet
     LabelSet::of(valid).unwrap_or_default()
 }
 
+/// Lines of a document that could not be read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refused {
+    pub(crate) count: u64,
+    /// The first ones, each with its number and the reason.
+    pub(crate) first: Vec<(usize, String)>,
+    /// Whether no line after the first one was read, as by PCP's agent.
+    pub(crate) as_pcp: bool,
+}
+
+impl Refused {
+    /// Returns the first line and the reason. Empty if all lines were read.
+    pub(crate) fn text(&self) -> String {
+        self.first.first().map_or_else(String::new, |(line, reason)| format!("{line}: {reason}"))
+    }
+}
+
 /// Result of one reading of a source.
 #[derive(Debug)]
 pub(crate) struct Sample {
@@ -231,13 +223,28 @@ pub(crate) struct Sample {
     pub(crate) lines: u64,
     /// Number of instances and metrics left out because of the limits.
     pub(crate) left_out: u64,
-    /// First line that was refused, and the reason. Nothing after this line was read.
-    pub(crate) refused: Option<(usize, String)>,
+    pub(crate) refused: Refused,
     /// Whether the document has other samples than the previous one, or another order.
     pub(crate) reordered: bool,
 }
 
 impl Sample {
+    /// Returns the text of `control.status`. PCP's agent says success although it has not read all lines.
+    pub(crate) fn status(&self) -> String {
+        if self.refused.count == 0 || self.refused.as_pcp { "success".to_owned() } else { self.refusal() }
+    }
+
+    /// Returns how many lines could not be read, with the first one and the reason.
+    pub(crate) fn refusal(&self) -> String {
+        let first = self.refused.text();
+        match self.refused.count {
+            _ if self.refused.as_pcp => format!("line {first}; neither this line nor those after it are read"),
+            _ if self.lines == 0 => format!("no line could be read, line {first}"),
+            1 => format!("a line could not be read, line {first}"),
+            count => format!("{count} lines could not be read, the first is line {first}"),
+        }
+    }
+
     /// Returns whether the document has a metric.
     pub(crate) fn has(&self, metric: &Metric) -> bool {
         let has = |slot: usize| self.values.get(slot).is_some_and(|value| *value != Value::Absent);
@@ -294,7 +301,7 @@ mod tests {
             names: vec!["a:1".into(), "two".into(), "b".into()],
             prefixed: false,
             slots: vec![7, NO_SLOT, NO_SLOT],
-            labels: vec![Some(Labels::new(pairs.into_iter())), None, Some(Labels::new(valid.into_iter()))],
+            labels: vec![Some(super::labels(pairs.into_iter())), None, Some(super::labels(valid.into_iter()))],
         };
         let texts = [0, 1, 2, 3].map(|inst| named.labels_of(Inst::new(inst), Likeness::Better).json().to_owned());
         assert_eq!(texts[0], r#"{"_block_size_resolved":"1","a":"x\"y","d":"é","instname":"0 a:1"}"#);

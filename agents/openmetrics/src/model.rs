@@ -3,22 +3,23 @@
 //! A document usually has the same samples as the one before, in the same order. `order` has their keys, so a sample
 //! costs a comparison with the expected key, and the conversion of its value. Any other sample is looked up by its key.
 //! Only samples with new keys are parsed.
+//!
+//! A line that cannot be read has no value, and has no effect on other lines. A value is shown only if it is the value
+//! of one series: never that of one of several samples with different labels.
 
-mod upkeep;
-
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use exposition::{Line, Lines, Sample as Parsed};
-use pmapi::{Item, LabelSet};
-use tracing::{debug, info, warn};
+use pmapi::{Error, Item, LabelSet, Type};
+use tracing::{debug, warn};
 
 use crate::budget::Share;
-use crate::keys::{Keys, Target};
-use crate::labels::Labels;
 use crate::metadata::{Block, Samples, is_name};
 use crate::metric::{
-    HELP, HELPS, Likeness, METRICS, Metric, More, NAME, NO_SLOT, Named, Sample, Shape, cut, new_slot, serial,
+    HELP, Labels, Likeness, METRICS, Metric, NAME, NO_SLOT, Named, Refused, Sample, Shape, cut, fitting, labels, pairs,
+    serial,
 };
 use crate::naming::{self, Naming};
 use crate::store::Store;
@@ -35,27 +36,31 @@ pub(crate) struct Model {
     store: Option<Arc<Store>>,
     items: Table,
     is_loaded: bool,
-    /// Index of each metric by its number.
-    by_number: Vec<Option<u16>>,
+    /// The metrics in the order of their first samples.
     metrics: Vec<Working>,
+    /// Index of each metric by its name in documents.
+    by_name: HashMap<Box<str>, u16>,
     /// The published metrics, until one of them changes.
     list: Option<Arc<[Arc<Metric>]>>,
     /// Targets of samples, by key.
-    known: Keys<Target>,
-    /// Numbers of the keys of the last document, in its order.
-    order: Vec<u32>,
-    /// Number of slots.
-    slots: u32,
-    /// Labels by slot, for instances whose names consist of all their labels. Not longer than the last one needs.
-    naming: Vec<Option<Labels>>,
+    known: HashMap<Arc<str>, Target>,
+    /// The samples of the last document.
+    order: Vec<(Arc<str>, Target)>,
+    /// Memory for the keys, in bytes.
+    keys: usize,
     values: Vec<Value>,
-    /// Largest number of instances of all metrics together. An instance with a long name or long labels counts as
-    /// several.
+    /// The series that each value of this document is of, or [`NONE`] or [`SEVERAL`].
+    series: Vec<u64>,
+    /// Largest number of instances of all metrics together.
     pub(crate) limit: usize,
     pub(crate) likeness: Likeness,
+    /// Largest number of refused lines that are kept of a document.
+    pub(crate) reasons: usize,
     instances: usize,
     left_out: u64,
-    /// Memory of the model, as a part of that of all sources.
+    /// Reasons that the log has since the source's file was read.
+    logged: Vec<&'static str>,
+    /// Memory of the model.
     pub(crate) share: Share,
     /// Metrics, instances and samples of the current document that were left out because memory is short.
     short: u64,
@@ -65,9 +70,29 @@ pub(crate) struct Model {
 #[derive(Debug)]
 struct Working {
     published: Arc<Metric>,
+    /// Whether PCP's metadata describe the metric.
     by_pcp: bool,
-    table: Option<Box<Table>>,
+    /// Whether PCP's metadata say that the metric is singular although its samples have labels.
+    is_singular: bool,
+    table: Option<Table>,
 }
+
+/// Use of the samples with a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    /// Samples with the key are not exported.
+    Excluded,
+    Slot {
+        slot: u32,
+        ty: Type,
+        metric: u16,
+        inst: u32,
+        series: u64,
+    },
+}
+
+/// A sample with its target and its key, which is not kept if memory is short.
+type Found = (Target, Option<Arc<str>>);
 
 /// Outcome of a document, besides its values.
 #[derive(Default)]
@@ -75,41 +100,46 @@ struct Outcome {
     lines: u64,
     /// Whether the document has other samples than the previous one, or another order.
     reordered: bool,
-    refused: Option<(usize, String)>,
+    refused: Refused,
 }
+
+/// No sample has had the value yet.
+const NONE: u64 = 0;
+/// Samples of several series have had the value.
+const SEVERAL: u64 = 1;
 
 /// Longest reason for which a line is refused, in bytes.
 const REASON: usize = 500;
-/// Number of bytes of names and labels that count as one instance.
-const HEAVY: usize = 1 << 10;
+/// Memory for a key, in bytes, besides its text: its places in `known` and `order`.
+const KEY: usize = 128;
+/// Memory for a metric, in bytes, besides its texts.
+const METRIC: usize = 512;
+/// Memory for an instance, in bytes, besides its name and labels.
+const INSTANCE: usize = 200;
+/// Memory for a label, in bytes, besides its texts.
+const LABEL: usize = 64;
+/// Number of places in memory that have a copy of a name: the table, the exported names, and the text of the table's file.
+const COPIES: usize = 3;
+/// Keys that are not in the last document are forgotten if they need more memory than those that are in it, and this
+/// number of bytes.
+const SPARE: usize = 64 << 10;
 
-/// Unused metrics and keys are removed when there are more than twice as many metrics or keys as in the last document,
-/// plus this number.
-const SPARE: usize = 1000;
+fn of_key(key: &str) -> usize {
+    KEY + key.len()
+}
+
+fn of_name(name: &str) -> usize {
+    INSTANCE + COPIES * name.len()
+}
+
+fn of_labels(labels: &Labels) -> usize {
+    labels.iter().map(|(name, value)| LABEL + name.len() + value.len()).sum()
+}
 
 impl Model {
     /// Creates the model of a source with a certain number, which keeps its tables.
     pub(crate) fn new(source: Arc<str>, cluster: u16, store: &Arc<Store>, limit: usize) -> Model {
         Model { store: Some(Arc::clone(store)), is_loaded: false, cluster, ..Model::unsaved(source, limit) }
-    }
-
-    /// Gives memory back, if the source uses too much of it. Returns the metrics that are left of the published ones.
-    pub(crate) fn give_back(&mut self) -> Option<Arc<[Arc<Metric>]>> {
-        let target = self.share.target()?;
-        self.cut(target);
-        Some(self.list())
-    }
-
-    /// Reads the table of the metrics, once. Must be called before a document is read.
-    ///
-    /// # Errors
-    /// The reason why it cannot be read now.
-    pub(crate) fn load(&mut self) -> Result<(), String> {
-        if let Some(store) = self.store.as_ref().filter(|_| !self.is_loaded) {
-            self.items = Table::load(store, self.cluster.into(), METRICS as usize).map_err(|e| e.to_string())?;
-            self.is_loaded = true;
-        }
-        Ok(())
     }
 
     /// Creates a model without tables on disk.
@@ -120,37 +150,48 @@ impl Model {
             store: None,
             items: Table::unsaved(METRICS as usize),
             is_loaded: true,
-            by_number: Vec::new(),
             metrics: Vec::new(),
+            by_name: HashMap::new(),
             list: None,
-            known: Keys::new(),
+            known: HashMap::new(),
             order: Vec::new(),
-            slots: 0,
-            naming: Vec::new(),
+            keys: 0,
             values: Vec::new(),
+            series: Vec::new(),
             limit,
             likeness: Likeness::Better,
+            reasons: 1,
             instances: 0,
             left_out: 0,
+            logged: Vec::new(),
             share: Share::default(),
             short: 0,
         }
     }
 
-    /// Reads a document, and returns its values. Reading ends at the first line that is refused.
+    /// Reads the table of the metrics, once. Must be called before a document is read.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read now.
+    pub(crate) fn load(&mut self) -> Result<(), String> {
+        if let Some(store) = self.store.as_ref().filter(|_| !self.is_loaded) {
+            let items = Table::load(store, self.cluster.into(), METRICS as usize, |_| true);
+            self.items = items.map_err(|e| e.to_string())?;
+            self.is_loaded = true;
+        }
+        Ok(())
+    }
+
+    /// Reads a document, and returns its values.
     pub(crate) fn read(&mut self, text: &str, rules: &Rules) -> Sample {
         let begin = Instant::now();
         (self.left_out, self.short) = (0, 0);
-        self.values.clear();
-        self.values.resize(self.slots as usize, Value::Absent);
+        self.values = vec![Value::Absent; self.series.len()];
+        self.series.fill(NONE);
         let outcome = self.lines(text.strip_prefix('\u{feff}').unwrap_or(text), rules);
         if outcome.reordered {
             self.update_labels();
             self.forget_keys();
-            self.shrink();
-        }
-        if outcome.refused.is_some() {
-            self.settle();
         }
         self.share.leave_out(&self.source, self.short);
         Sample {
@@ -161,7 +202,7 @@ impl Model {
             bytes: text.len() as u64,
             lines: outcome.lines,
             left_out: self.left_out + self.short,
-            refused: outcome.refused.map(|(line, reason)| (line, cut(&reason, REASON).to_owned())),
+            refused: outcome.refused,
             reordered: outcome.reordered,
         }
     }
@@ -170,45 +211,43 @@ impl Model {
         let (mut outcome, mut cursor) = (Outcome::default(), 0);
         let (mut block, mut in_samples) = (Block::default(), false);
         for (number, line) in Lines::new(text) {
-            let known = self.order.get(cursor).and_then(|number| self.known.get(*number));
-            let known = known.and_then(|(key, target)| Some((Parsed::parse_known(line, key)?, target)));
-            if let Some(((value, rest), target)) = known {
+            let expected = self.order.get(cursor);
+            let known = expected.and_then(|(key, target)| Some((Parsed::parse_known(line, key)?, *target)));
+            let done = if let Some(((value, rest), target)) = known {
                 cursor += 1;
                 in_samples = true;
-                outcome.lines += 1;
-                self.put(target, value);
-                if rules.exemplars == Exemplars::Metrics && !rest.is_empty() {
-                    self.exemplar(line, rules);
-                }
-                continue;
-            }
-            let done = match Line::parse(line) {
-                Ok(Line::Comment(comment)) => {
-                    if std::mem::take(&mut in_samples) {
-                        block = Block::default();
+                self.put(target, value, !rest.is_empty(), line, rules).map(|()| outcome.lines += 1)
+            } else {
+                match Line::parse(line) {
+                    Ok(Line::Comment(comment)) => {
+                        if std::mem::take(&mut in_samples) {
+                            block = Block::default();
+                        }
+                        block.add(comment)
                     }
-                    block.add(comment)
-                }
-                Ok(Line::Sample(sample)) => {
-                    in_samples = true;
-                    self.sample(&sample, &block, rules).map(|(number, target)| {
-                        outcome.lines += 1;
+                    Ok(Line::Sample(sample)) => {
+                        in_samples = true;
                         outcome.reordered = true;
-                        self.put(target, sample.value());
-                        if let Some(number) = number {
-                            self.expect(cursor, number);
-                            cursor += 1;
-                        }
-                        if rules.exemplars == Exemplars::Metrics && !sample.rest().is_empty() {
-                            self.exemplar(line, rules);
-                        }
-                    })
+                        self.sample(&sample, &block, rules).and_then(|(target, key)| {
+                            if let Some(key) = key {
+                                self.expect(cursor, key, target);
+                                cursor += 1;
+                            }
+                            self.put(target, sample.value(), !sample.rest().is_empty(), line, rules)?;
+                            outcome.lines += 1;
+                            Ok(())
+                        })
+                    }
+                    Ok(_) => Ok(()),
+                    Err(refusal) => Err(refusal.to_string()),
                 }
-                Ok(_) => Ok(()),
-                Err(refusal) => Err(refusal.to_string()),
             };
-            if let Err(reason) = done {
-                outcome.refused = Some((number, reason));
+            let Err(reason) = done else { continue };
+            outcome.refused.add(number, &reason, self.reasons);
+            // Lines of a page in HTML are no samples, even if they look like some.
+            let is_page = outcome.lines == 0 && line.trim_start().starts_with('<');
+            outcome.refused.as_pcp = self.likeness == Likeness::Exact;
+            if is_page || outcome.refused.as_pcp {
                 break;
             }
         }
@@ -219,7 +258,50 @@ impl Model {
         outcome
     }
 
+    fn expect(&mut self, cursor: usize, key: Arc<str>, target: Target) {
+        // Of a document that repeats samples very often, the order is not kept.
+        let has_room = self.order.len() <= (2 * self.keys + SPARE) / KEY;
+        match self.order.get_mut(cursor) {
+            Some(expected) => *expected = (key, target),
+            None if has_room => self.order.push((key, target)),
+            None => {}
+        }
+    }
+
+    /// Records the value of a sample.
+    ///
+    /// # Errors
+    /// The reason why the text is no value of the metric, or why the value would be an arbitrary one.
+    #[inline]
+    fn put(&mut self, target: Target, text: &str, has_more: bool, line: &str, rules: &Rules) -> Result<(), String> {
+        let Target::Slot { slot, ty, series, .. } = target else { return Ok(()) };
+        let at = slot as usize;
+        let (Some(value), Some(of)) = (self.values.get_mut(at), self.series.get_mut(at)) else { return Ok(()) };
+        let new = Value::parse(text, ty);
+        if self.likeness == Likeness::Better {
+            if let Value::Bad(_) = new {
+                if *of == NONE {
+                    *value = new;
+                }
+                return Err(no_value(text, ty));
+            }
+            // The same series twice may be several points of time. The last one counts, as in PCP's agent. Labels with
+            // invalid UTF-8 may differ although their texts are the same.
+            if *of != NONE && (*of != series || line.contains(char::REPLACEMENT_CHARACTER)) {
+                (*of, *value) = (SEVERAL, Value::Bad(Error::AGAIN));
+                return Err("samples with other labels have the same instance or metric in PCP".to_owned());
+            }
+            *of = series;
+        }
+        *value = new;
+        if has_more && rules.exemplars == Exemplars::Metrics {
+            self.exemplar(line, rules);
+        }
+        Ok(())
+    }
+
     /// Adds the exemplar of a sample, if it has one, as a value of a separate metric with the same instances.
+    #[cold]
     fn exemplar(&mut self, line: &str, rules: &Rules) {
         let Ok(Line::Sample(sample)) = Line::parse(line) else { return };
         let (key, name) = (sample.key(), sample.name());
@@ -228,56 +310,118 @@ impl Model {
         let line = format!("{name}_exemplar{labels} 0");
         let block = Block { samples: Samples::Exemplars, ..Block::default() };
         let Ok(Line::Sample(own)) = Line::parse(&line) else { return };
-        if let Ok((_, target)) = self.sample(&own, &block, rules) {
-            self.put(target, text.trim());
+        if let Ok((target, _)) = self.sample(&own, &block, rules) {
+            let _ = self.put(target, text.trim(), false, &line, rules);
         }
     }
 
-    fn expect(&mut self, cursor: usize, number: u32) {
-        // Of a document that repeats samples very often, the order is not kept.
-        let has_room = self.order.len() <= 2 * self.known.len() + SPARE;
-        match self.order.get_mut(cursor) {
-            Some(expected) => *expected = number,
-            None if has_room => self.order.push(number),
-            None => {}
-        }
-    }
-
-    #[inline]
-    fn put(&mut self, target: Target, text: &str) {
-        if let Target::Slot { slot, ty, .. } = target {
-            if let Some(value) = self.values.get_mut(slot as usize) {
-                *value = Value::parse(text, ty);
-            }
-        }
-    }
-
-    /// Returns the target of a sample, and the number of its key. There is no number if memory is too short for the key.
+    /// Returns the target of a sample.
     ///
     /// # Errors
-    /// The reason why the document must not be read further.
-    fn sample(
-        &mut self,
-        sample: &Parsed<'_>,
-        block: &Block<'_>,
-        rules: &Rules,
-    ) -> Result<(Option<u32>, Target), String> {
+    /// The reason why it is not read.
+    fn sample(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<Found, String> {
         let key = sample.key();
-        if let Some(number) = self.known.find(key) {
-            let target = self.known.get(number).map_or(Target::Excluded, |(_, target)| target);
-            return Ok((Some(number), target));
-        }
-        // If memory is short, this document gets no more of it. Nothing is known about the sample next time.
-        if self.short > 0 || !self.share.take(Keys::<Target>::bytes_of(key)) {
-            self.short += 1;
-            return Ok((None, Target::Excluded));
+        if let Some((key, target)) = self.known.get_key_value(key) {
+            return Ok((*target, Some(Arc::clone(key))));
         }
         let target = self.target(sample, block, rules)?;
-        if self.short > 0 {
-            self.share.give(Keys::<Target>::bytes_of(key));
-            return Ok((None, Target::Excluded));
+        // Without memory for the key, the sample is parsed each time.
+        if !self.share.take(of_key(key)) {
+            return Ok((target, None));
         }
-        Ok((Some(self.known.add(key, target)), target))
+        self.keys += of_key(key);
+        let key: Arc<str> = key.into();
+        let metric =
+            if let Target::Slot { metric, .. } = target { self.metrics.get(usize::from(metric)) } else { None };
+        // With PCP's metadata, an instance may have other labels each time.
+        if metric.is_none_or(|metric| !metric.by_pcp) {
+            self.known.insert(Arc::clone(&key), target);
+        }
+        Ok((target, Some(key)))
+    }
+
+    fn target(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<Target, String> {
+        let name = sample.name();
+        if !rules.filters.includes_metric(name) {
+            debug!("source {}: metric {name} is left out by a filter", self.source);
+            return Ok(Target::Excluded);
+        }
+        let labels = Naming::new(sample, &rules.filters);
+        let at = match self.by_name.get(name) {
+            Some(at) => *at,
+            None => match self.add(sample, &labels, block, rules)? {
+                Some(at) => at,
+                None => return Ok(Target::Excluded),
+            },
+        };
+        self.instance(at, sample, &labels)
+    }
+
+    /// Adds a metric. Returns `None` if it is left out.
+    fn add(
+        &mut self,
+        sample: &Parsed<'_>,
+        labels: &Naming<'_>,
+        block: &Block<'_>,
+        rules: &Rules,
+    ) -> Result<Option<u16>, String> {
+        let (name, exported) = (sample.name(), naming::exported(sample));
+        if !is_name(&exported) {
+            if naming::is_quoted(sample) {
+                return Ok(self.leave_out(name, "PCP allows no such name"));
+            }
+            return Err(format!("invalid metric name {:?}", cut(name, NAME)));
+        }
+        let metadata: Option<&Metadata> = rules.metadata.iter().find(|metadata| metadata.pattern.matches(name));
+        let is = block.describe(&exported, metadata)?;
+        if name.len().max(is.name.len()) > NAME {
+            return Ok(self.leave_out(name, "its name is too long"));
+        }
+        self.check(sample.value(), is.ty)?;
+        let (oneline, text) = block.help();
+        let (oneline, text) = (cut(&oneline, HELP), cut(&text, HELP));
+        let (of_metric, notes) = labels.of_metric();
+        let texts = COPIES * name.len() + oneline.len() + text.len() + of_labels(&of_metric) + of_labels(&notes);
+        if !self.take(METRIC + texts) {
+            return Ok(None);
+        }
+        let number = self.items.number(name).and_then(|number| u16::try_from(number).ok());
+        let Some(number) = number.filter(|number| u32::from(*number) < METRICS) else {
+            self.share.give(METRIC + texts);
+            return Ok(self.leave_out(name, "1024 metrics at most"));
+        };
+        if let Some(warning) = &is.warning {
+            warn!(source = %self.source, "source {}: metric {name}: {warning}", self.source);
+        }
+        let singular = is.singular || labels.included.is_none();
+        let table = if singular { None } else { self.instance_table(number)? };
+        let metric = Metric {
+            number,
+            name: is.name.into(),
+            ty: is.ty,
+            semantics: is.semantics,
+            units: is.units,
+            oneline: oneline.into(),
+            text: text.into(),
+            labels: of_metric,
+            notes,
+            shape: if singular { Shape::Singular(NO_SLOT) } else { self.plural(table.as_ref()) },
+        };
+        debug!("source {}: metric {} has number {number}", self.source, metric.name);
+        self.list = None;
+        let at = u16::try_from(self.metrics.len()).unwrap_or(u16::MAX);
+        let (by_pcp, is_singular) = (is.by_pcp, is.singular);
+        self.metrics.push(Working { published: Arc::new(metric), by_pcp, is_singular, table });
+        self.by_name.insert(name.into(), at);
+        Ok(Some(at))
+    }
+
+    /// Checks the value of a new metric or instance. Text that is no document adds none.
+    fn check(&self, text: &str, ty: Type) -> Result<(), String> {
+        match Value::parse(text, ty) {
+            Value::Bad(_) if self.likeness == Likeness::Better => Err(no_value(text, ty)),
+            _ => Ok(()),
+        }
     }
 
     /// Takes memory. Counts what is left out otherwise.
@@ -287,104 +431,24 @@ impl Model {
         taken
     }
 
-    fn target(&mut self, sample: &Parsed<'_>, block: &Block<'_>, rules: &Rules) -> Result<Target, String> {
-        let name = sample.name();
-        let labels = Naming::new(sample, &rules.filters);
-        if !rules.filters.includes_metric(name) {
-            info!(source = %self.source, "source {}: metric {name} is left out by a filter", self.source);
-            return Ok(Target::Excluded);
-        }
-        let at = match self.known_metric(name) {
-            Some(at) => at,
-            None => match self.add(sample, &labels, block, rules)? {
-                Some(at) => at,
-                None => return Ok(Target::Excluded),
-            },
-        };
-        self.instance(at, name, &labels)
-    }
-
-    /// Returns the index of a metric by its name in documents.
-    fn known_metric(&self, name: &str) -> Option<usize> {
-        let number = self.items.find(name)?;
-        (*self.by_number.get(number as usize)?).map(usize::from)
-    }
-
-    /// Adds a metric. Returns `None` if the source has too many.
-    fn add(
-        &mut self,
-        sample: &Parsed<'_>,
-        labels: &Naming<'_>,
-        block: &Block<'_>,
-        rules: &Rules,
-    ) -> Result<Option<usize>, String> {
-        let (name, exported) = (sample.name(), naming::exported(sample));
-        match is_name(&exported) {
-            false if naming::is_quoted(sample) => return Ok(self.leave_out(name, "PCP allows no such name")),
-            false => return Err(format!("invalid metric name {name:?}")),
-            true if name.len() > NAME => return Ok(self.leave_out(name, "its name is too long")),
-            true => {}
-        }
-        let (oneline, text) = block.help();
-        let (oneline, text) = (cut(&oneline, HELP), cut(&text, HELP));
-        let (of_labels, notes) = labels.of_metric();
-        if !self.take(upkeep::of_metric(name, oneline, text, of_labels.len() + notes.len())) {
-            return Ok(None);
-        }
-        let number = self.items.number(name).and_then(|number| u16::try_from(number).ok());
-        let Some(number) = number.filter(|number| u32::from(*number) < METRICS) else {
-            warn!(source = %self.source, "source {}: metric {name} is left out: {METRICS} at most", self.source);
-            self.left_out += 1;
-            return Ok(None);
-        };
-        let metadata: Option<&Metadata> = rules.metadata.iter().find(|metadata| metadata.pattern.matches(name));
-        let is = block.describe(&exported, metadata)?;
-        if is.name.len() > NAME {
-            return Ok(self.leave_out(&is.name, "its name is too long"));
-        }
-        if let Some(warning) = &is.warning {
-            warn!(source = %self.source, "source {}: metric {name}: {warning}", self.source);
-        }
-        let singular = is.singular || labels.included.is_none();
-        let table = if singular { None } else { self.instance_table(number)?.map(Box::new) };
-        let shape = if singular { Shape::Singular(NO_SLOT) } else { self.plural(table.as_deref()) };
-        let metric = Metric {
-            number,
-            name: is.name.into(),
-            ty: is.ty,
-            semantics: is.semantics,
-            units: is.units,
-            oneline: HELPS.shared(oneline),
-            labels: of_labels,
-            more: (!text.is_empty() || notes.len() > 0).then(|| Box::new(More { text: text.into(), notes })),
-            shape,
-        };
-        debug!("source {}: metric {} has number {number}", self.source, metric.name);
-        self.list = None;
-        self.metrics.push(Working { published: Arc::new(metric), by_pcp: is.by_pcp, table });
-        let at = self.metrics.len() - 1;
-        let place = usize::from(number);
-        self.by_number.resize(self.by_number.len().max(place + 1), None);
-        if let Some(of) = self.by_number.get_mut(place) {
-            *of = u16::try_from(at).ok();
-        }
-        Ok(Some(at))
-    }
-
     /// Returns the shape of a metric with instances. The instances are those of its table, if there is a table.
     fn plural(&mut self, table: Option<&Table>) -> Shape {
         let mut instances = Named::default();
         if let Some(table) = table {
-            naming::show_all(table, &mut instances, self.likeness);
-            self.instances += table.names(0).map(upkeep::cost).sum::<usize>();
+            naming::show(table, &mut instances, self.likeness);
+            self.instances += instances.names.len();
         }
         Shape::Plural(Box::new(instances))
     }
 
-    /// Leaves out a metric because of its name.
-    fn leave_out(&mut self, name: &str, reason: &str) -> Option<usize> {
-        warn!(source = %self.source, "source {}: metric {:?} is left out: {reason}", self.source, cut(name, 100));
+    /// Leaves out a metric or instance. The log has the first one for each reason.
+    fn leave_out<T>(&mut self, name: &str, reason: &'static str) -> Option<T> {
         self.left_out += 1;
+        if !self.logged.contains(&reason) {
+            self.logged.push(reason);
+            let (source, name, limit) = (&self.source, cut(name, 100), self.limit);
+            warn!(source = %source, "source {source}: {name:?} is left out: {}", reason.replace('#', &limit.to_string()));
+        }
         None
     }
 
@@ -392,102 +456,204 @@ impl Model {
     fn instance_table(&mut self, number: u16) -> Result<Option<Table>, String> {
         let Some(serial) = Item::try_new(self.cluster, number).and_then(serial) else { return Ok(None) };
         let Some(store) = &self.store else { return Ok(Some(Table::unsaved(usize::MAX))) };
-        let mut table = Table::load(store, serial.get(), usize::MAX).map_err(|e| e.to_string())?;
-        let fitting = table.names(0).take_while(|name| self.share.take(upkeep::of_name(name))).count();
-        table.truncate(fitting);
-        self.short += table.missing() as u64;
-        Ok(Some(table))
+        let share = &mut self.share;
+        let table = Table::load(store, serial.get(), usize::MAX, |name| share.take(of_name(name)));
+        table.map(Some).map_err(|e| e.to_string())
     }
 
     /// Returns the instance that a sample belongs to.
-    fn instance(&mut self, at: usize, name: &str, labels: &Naming<'_>) -> Result<Target, String> {
-        let excluded = Ok(Target::Excluded);
-        let Some(metric) = self.metrics.get_mut(at) else { return excluded };
+    fn instance(&mut self, at: u16, sample: &Parsed<'_>, labels: &Naming<'_>) -> Result<Target, String> {
+        let series = naming::series(sample);
+        let Some(metric) = self.metrics.get_mut(usize::from(at)) else { return Ok(Target::Excluded) };
+        let ty = metric.published.ty;
         if metric.published.instances().is_none() {
-            return Ok(self.single(at));
+            let fits = labels.included.is_none() || metric.is_singular || self.likeness == Likeness::Exact;
+            if !fits {
+                let name = sample.name();
+                let reason = "its samples with labels have no value until the agent starts again";
+                return Err(format!("metric {name} had no labels when the agent began to read it: {reason}"));
+            }
+            let (slot, inst) = (self.single(at, labels), 0);
+            return Ok(Target::Slot { slot, ty, metric: at, inst, series });
         }
         let Some(naming) = labels.naming() else {
-            return Err(format!("a sample of metric {name} has no labels, unlike others"));
+            return Err(format!("a sample of metric {} has no labels, unlike others", sample.name()));
         };
-        let Some(table) = &mut metric.table else { return excluded };
-        let (instance, by_labels) = labels.instance_name(metric.by_pcp);
+        let (name, by_labels) = labels.instance_name(metric.by_pcp);
+        let Some(table) = &mut metric.table else { return Ok(Target::Excluded) };
+        let known = table.find(&name);
+        let is_cut = table.is_cut();
+        let number = match known {
+            Some(known) => known,
+            None => {
+                self.check(sample.value(), ty)?;
+                match self.new_instance(at, &name, is_cut) {
+                    Some(number) => number,
+                    None => return Ok(Target::Excluded),
+                }
+            }
+        };
+        let slot = self.slot(at, number, naming, by_labels);
+        Ok(Target::Slot { slot, ty, metric: at, inst: number, series })
+    }
+
+    /// Adds an instance. Returns `None` if it is left out.
+    fn new_instance(&mut self, at: u16, name: &str, is_cut: bool) -> Option<u32> {
+        if name.len() > LabelSet::MAX_JSON {
+            return self.leave_out(name, "its name is too long");
+        }
+        if self.instances >= self.limit {
+            return self.leave_out(name, "# instances at most");
+        }
+        if is_cut || !self.share.take(of_name(name)) {
+            self.short += 1;
+            return None;
+        }
+        self.instances += 1;
+        self.metrics.get_mut(usize::from(at))?.table.as_mut()?.number(name)
+    }
+
+    /// Adds a slot, and returns its index.
+    fn new_slot(&mut self) -> u32 {
+        self.values.push(Value::Absent);
+        self.series.push(NONE);
+        // Limits of metrics and instances end documents long before.
+        u32::try_from(self.series.len() - 1).unwrap_or(NO_SLOT - 1)
+    }
+
+    /// Returns the slot of a singular metric, whose labels are those of its last sample.
+    fn single(&mut self, at: u16, labels: &Naming<'_>) -> u32 {
+        let next = u32::try_from(self.series.len()).unwrap_or(NO_SLOT - 1);
+        let Some(working) = self.metrics.get_mut(usize::from(at)) else { return NO_SLOT };
+        let (of_metric, notes) = labels.of_metric();
+        let is_other = of_metric != working.published.labels || notes != working.published.notes;
+        if is_other && self.likeness == Likeness::Better && self.share.take(of_labels(&of_metric) + of_labels(&notes)) {
+            let metric = Arc::make_mut(&mut working.published);
+            self.share.give(of_labels(&metric.labels) + of_labels(&metric.notes));
+            (metric.labels, metric.notes, self.list) = (of_metric, notes, None);
+        }
+        match working.published.shape {
+            Shape::Singular(NO_SLOT) => {
+                Arc::make_mut(&mut working.published).shape = Shape::Singular(next);
+                self.list = None;
+                self.new_slot()
+            }
+            Shape::Singular(slot) => slot,
+            Shape::Plural(_) => NO_SLOT,
+        }
+    }
+
+    /// Returns the slot of an instance, and records its labels. They are left out if memory is short.
+    fn slot(&mut self, at: u16, inst: u32, new: Labels, by_labels: bool) -> u32 {
+        let next = u32::try_from(self.series.len()).unwrap_or(NO_SLOT - 1);
+        let Some(working) = self.metrics.get_mut(usize::from(at)) else { return NO_SLOT };
+        self.list = None;
+        let metric = Arc::make_mut(&mut working.published);
+        let (Shape::Plural(instances), Some(table)) = (&mut metric.shape, &mut working.table) else { return NO_SLOT };
         if by_labels {
             table.prefix();
         }
-        let (known, cost) = (table.find(&instance), upkeep::cost(&instance));
-        let limit = if instance.len() <= LabelSet::MAX_JSON { self.limit } else { 0 };
-        let has_room = known.is_some() || self.instances.saturating_add(cost) <= limit;
-        if known.is_none() && table.missing() > 0 {
-            self.short += 1;
-            return excluded;
+        naming::show(table, instances, self.likeness);
+        let inst = inst as usize;
+        if let Some(labels) = instances.labels.get_mut(inst) {
+            self.share.give(labels.as_ref().map_or(0, of_labels));
+            let fits = self.share.take(of_labels(&new));
+            self.short += u64::from(!fits);
+            *labels = fits.then_some(new);
         }
-        if has_room && !self.share.take(upkeep::more_for(&metric.published, known, &instance, &naming)) {
-            self.short += 1;
-            return excluded;
+        match instances.slots.get_mut(inst) {
+            Some(slot) if *slot == NO_SLOT => {
+                *slot = next;
+                self.new_slot()
+            }
+            Some(slot) => *slot,
+            None => NO_SLOT,
         }
-        let Some(number) = has_room.then(|| table.number(&instance)).flatten() else {
-            let (source, limit) = (&self.source, self.limit);
-            let reason = if instance.len() > LabelSet::MAX_JSON { ", with shorter names" } else { "" };
-            warn!(source = %source, "source {source}: an instance of {name} is left out: {limit} instances at most{reason}");
-            self.left_out += 1;
-            return excluded;
-        };
-        self.instances += if known.is_some() { 0 } else { cost };
-        Ok(self.slot(at, number as usize, naming, by_labels))
     }
 
-    /// Returns the slot of a singular metric.
-    fn single(&mut self, at: usize) -> Target {
-        let Some(working) = self.metrics.get_mut(at) else { return Target::Excluded };
-        let ty = working.published.ty;
-        let slot = match working.published.shape {
-            Shape::Singular(NO_SLOT) => {
-                let slot = new_slot(&mut self.slots, &mut self.values);
+    /// Returns the published metrics.
+    fn list(&mut self) -> Arc<[Arc<Metric>]> {
+        let metrics = &self.metrics;
+        let list = || metrics.iter().map(|metric| Arc::clone(&metric.published)).collect();
+        Arc::clone(self.list.get_or_insert_with(list))
+    }
+
+    /// Gives each metric the labels of its last sample, as PCP's agent does.
+    fn update_labels(&mut self) {
+        let mut all: HashMap<u16, Vec<(&str, &str)>> = HashMap::new();
+        for (_, target) in &self.order {
+            let Target::Slot { metric: at, inst, .. } = *target else { continue };
+            let Some(working) = self.metrics.get(usize::from(at)) else { continue };
+            let Some(instances) = working.published.instances() else { continue };
+            let Some(Some(of)) = instances.labels.get(inst as usize) else { continue };
+            let is_name = |label: &(Box<str>, _)| matches!(&*label.0, "instname" | "instance");
+            if !(working.by_pcp && of.iter().any(is_name)) {
+                naming::merge(all.entry(at).or_insert_with(|| pairs(&working.published.labels).collect()), of);
+            }
+        }
+        let all: Vec<(u16, Labels)> =
+            all.into_iter().map(|(at, merged)| (at, labels(fitting(merged.into_iter())))).collect();
+        for (at, labels) in all {
+            let working = self.metrics.get_mut(usize::from(at));
+            if let Some(working) = working.filter(|working| working.published.labels != labels) {
+                Arc::make_mut(&mut working.published).labels = labels;
                 self.list = None;
-                Arc::make_mut(&mut working.published).shape = Shape::Singular(slot);
-                slot
             }
-            Shape::Singular(slot) => slot,
-            Shape::Plural(_) => return Target::Excluded,
-        };
-        Target::Slot { slot, ty, metric: u16::try_from(at).unwrap_or(u16::MAX) }
+        }
     }
 
-    /// Returns the slot of an instance, and records its labels.
-    fn slot(&mut self, at: usize, inst: usize, labels: Labels, by_labels: bool) -> Target {
-        let Some(working) = self.metrics.get_mut(at) else { return Target::Excluded };
-        self.list = None;
-        let metric = Arc::make_mut(&mut working.published);
-        let Shape::Plural(instances) = &mut metric.shape else { return Target::Excluded };
-        if let Some(table) = &working.table {
-            naming::show_new(table, instances, self.likeness);
+    /// Makes the next document parse all samples again, because the rules or limits have changed.
+    pub(crate) fn reconsider(&mut self) {
+        self.share.give(std::mem::take(&mut self.keys));
+        (self.known, self.order) = (HashMap::new(), Vec::new());
+        self.logged.clear();
+    }
+
+    /// Removes the keys that are not in the last document, if there are many.
+    fn forget_keys(&mut self) {
+        let wanted = self.order.iter().map(|(key, _)| of_key(key)).sum::<usize>();
+        if self.keys <= 2 * wanted + SPARE {
+            return;
         }
-        if instances.slots.len() <= inst {
-            instances.slots.resize(inst + 1, NO_SLOT);
-            instances.labels.resize(inst + 1, None);
+        let wanted: HashSet<&Arc<str>> = self.order.iter().map(|(key, _)| key).collect();
+        self.known.retain(|key, _| wanted.contains(key));
+        self.known.shrink_to_fit();
+        let bytes = wanted.iter().map(|key| of_key(key)).sum::<usize>();
+        self.share.give(self.keys - bytes);
+        self.keys = bytes;
+    }
+
+    /// Schedules the writing of tables that have changed.
+    pub(crate) fn save(&mut self) {
+        if let Some(store) = &self.store {
+            store.retry();
         }
-        let Some(slot) = instances.slots.get_mut(inst) else { return Target::Excluded };
-        if *slot == NO_SLOT {
-            *slot = new_slot(&mut self.slots, &mut self.values);
+        self.items.save();
+        for table in self.metrics.iter_mut().filter_map(|metric| metric.table.as_mut()) {
+            table.save();
         }
-        let slot = *slot;
-        if let Some(of) = instances.labels.get_mut(inst) {
-            let held = of.as_ref().map_or(0, |labels| labels.len() / HEAVY);
-            let charged = self.instances - held.min(self.instances) + labels.len() / HEAVY;
-            if charged <= self.limit.max(self.instances) {
-                self.instances = charged;
-                self.naming.resize(self.naming.len().max(slot as usize + 1), None);
-                if let Some(naming) = self.naming.get_mut(slot as usize) {
-                    *naming = by_labels.then(|| labels.clone());
-                }
-                *of = Some(labels);
-            } else {
-                let (source, limit) = (&self.source, self.limit);
-                let name = &metric.name;
-                warn!(source = %source, "source {source}: new labels of {name} are left out: {limit} instances at most");
-                self.left_out += 1;
-            }
-        }
-        Target::Slot { slot, ty: metric.ty, metric: u16::try_from(at).unwrap_or(u16::MAX) }
     }
 }
+
+impl Refused {
+    /// Adds a line. Only the first ones keep their reason.
+    fn add(&mut self, number: usize, reason: &str, most: usize) {
+        self.count += 1;
+        if self.first.len() < most {
+            self.first.push((number, cut(reason, REASON).to_owned()));
+        }
+    }
+}
+
+#[cold]
+fn no_value(text: &str, ty: Type) -> String {
+    let text = cut(text, 100);
+    match ty {
+        Type::Double | Type::Float => format!("{text:?} is not a number"),
+        _ => format!("{text:?} is not a value of type {ty}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,16 +1,16 @@
 //! Names of instances, from labels.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use exposition::Sample;
-use hashbrown::HashMap;
 use pmapi::LabelSet;
 use pmapi::escape::{Escaped, is_control};
 
 use crate::filter::{Designation, Filters};
-use crate::labels::Labels;
-use crate::metric::{Likeness, NO_SLOT, Named, fitting};
+use crate::metric::{self, Labels, Likeness, NO_SLOT, Named, fitting, pairs};
 use crate::table::Table;
 
 /// A sample with fewer labels is searched without a table of their names.
@@ -33,6 +33,15 @@ pub(crate) struct Label<'a> {
 /// Returns whether the name of a sample's metric is in quotes.
 pub(crate) fn is_quoted(sample: &Sample<'_>) -> bool {
     sample.key().starts_with('{')
+}
+
+/// Returns a number for all labels of a sample, whatever their order. It is not 0 or 1.
+pub(crate) fn series(sample: &Sample<'_>) -> u64 {
+    let mut labels: Vec<(&str, Cow<'_, str>)> = sample.labels().map(|label| (label.name, label.value.text())).collect();
+    labels.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    labels.hash(&mut hasher);
+    hasher.finish().max(2)
 }
 
 /// Returns the name of a sample's metric. A quoted name may have any characters: those that PCP does not allow in names
@@ -79,14 +88,14 @@ impl<'a> Naming<'a> {
     /// Returns the labels and notes of a metric whose first sample is this one.
     pub(crate) fn of_metric(&self) -> (Labels, Labels) {
         let (notes, labels): (Vec<&Label<'a>>, _) = self.included.iter().flatten().partition(|label| label.optional);
-        let packed = |labels: Vec<&Label<'a>>| Labels::new(fitting(labels.into_iter().map(Label::texts)));
-        (packed(labels), packed(notes))
+        let copied = |labels: Vec<&Label<'a>>| metric::labels(fitting(labels.into_iter().map(Label::texts)));
+        (copied(labels), copied(notes))
     }
 
     /// Returns the labels of the instance; `None` for a sample without labels.
     pub(crate) fn naming(&self) -> Option<Labels> {
         let included = self.included.as_ref()?.iter().filter(|label| !label.optional);
-        Some(Labels::new(fitting(included.map(Label::texts))))
+        Some(metric::labels(fitting(included.map(Label::texts))))
     }
 
     /// Returns the name of the instance, without a number, and whether the name consists of all labels and therefore
@@ -105,24 +114,16 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Replaces all instance names by those of a table.
-pub(crate) fn show_all(table: &Table, instances: &mut Named, likeness: Likeness) {
-    instances.names.clear();
-    instances.prefixed = table.is_prefixed();
-    show_new(table, instances, likeness);
-}
-
-/// Adds the names of a table that are not exported yet.
-pub(crate) fn show_new(table: &Table, instances: &mut Named, likeness: Likeness) {
+/// Adds the names of a table that are not exported yet. If the names begin with their number from now on, replaces all.
+pub(crate) fn show(table: &Table, instances: &mut Named, likeness: Likeness) {
     if instances.prefixed != table.is_prefixed() {
-        return show_all(table, instances, likeness);
+        instances.names.clear();
+        instances.prefixed = table.is_prefixed();
     }
-    let shown = |name: &Arc<str>| shown(name, likeness);
     let from = instances.names.len();
-    if table.is_prefixed() {
-        instances.names.extend(table.numbered(from).map(shown));
-    } else {
-        instances.names.extend(table.names(from).map(|name| shown(&name.into())));
+    for (number, name) in (from..).zip(table.names(from)) {
+        let name = if table.is_prefixed() { format!("{number} {name}").into() } else { Arc::clone(name) };
+        instances.names.push(shown(name, likeness));
     }
     instances.slots.resize(instances.names.len(), NO_SLOT);
     instances.labels.resize(instances.names.len(), None);
@@ -130,15 +131,15 @@ pub(crate) fn show_new(table: &Table, instances: &mut Named, likeness: Likeness)
 
 /// Returns the exported name of an instance. Control characters are escaped, because PCP's tools print names as they
 /// are, and the source chooses them. PCP's agent does not escape them. The table keeps the name of the document.
-fn shown(name: &Arc<str>, likeness: Likeness) -> Arc<str> {
+fn shown(name: Arc<str>, likeness: Likeness) -> Arc<str> {
     let strange = |c| if likeness == Likeness::Better { is_control(c) } else { c == '\0' };
-    if name.chars().any(strange) { Escaped(name).to_string().into() } else { Arc::clone(name) }
+    if name.chars().any(strange) { Escaped(&name).to_string().into() } else { name }
 }
 
 /// Adds labels to those of a metric. They replace labels of the same name. Stops when the labels exceed the size of a
 /// label set.
 pub(crate) fn merge<'a>(of: &mut Vec<(&'a str, &'a str)>, labels: &'a Labels) {
-    for (name, value) in labels.iter() {
+    for (name, value) in pairs(labels) {
         let has_room = of.len() <= LabelSet::MAX_LABELS;
         match of.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,

@@ -49,8 +49,8 @@ pub(crate) struct Options {
     /// Largest number of instances of a source, over all its metrics
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     instances: usize,
-    /// Memory for the metrics, instances and samples of all sources together, in MiB. If it is short, the sources that
-    /// need most of it lose instances [default: a quarter of what the process may use, at most 1024]
+    /// Memory for the metrics, instances and samples of all sources together, in MiB. A source has a quarter of it at
+    /// most. New instances beyond that are left out [default: a quarter of what the process may use, at most 1024]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: Option<u32>,
     /// Largest number of scripts, and of files, that begin to be read at a time
@@ -60,7 +60,8 @@ pub(crate) struct Options {
     #[arg(long)]
     any_owner: bool,
     /// Export only the control metrics of PCP's agent, leave out labels with characters for which PCP's agent leaves
-    /// them out, and do not escape control characters in names of instances
+    /// them out, do not escape control characters in names of instances, read nothing from the first bad line of a
+    /// document on, and show the last of several samples of an instance
     #[arg(long)]
     pcp: bool,
     /// Print the metrics of a document or source, and the lines that are refused, and exit

@@ -16,10 +16,9 @@ use tracing::{info, warn};
 use crate::access::Access;
 use crate::body::{Coding, Unreadable, decoded};
 use crate::budget::{Budget, Share};
-use crate::compact::{Rare, Sparse as _};
 use crate::document::Document;
 use crate::http::{Client, Failure, LATE, Means};
-use crate::metric::{Likeness, Metric, Sample};
+use crate::metric::{Likeness, Sample};
 use crate::model::Model;
 use crate::runtime::{PANICKED, Permits, Slow};
 use crate::script::{self, Bounds};
@@ -119,7 +118,7 @@ struct Look {
     /// Whether to check the directories above the files.
     places: bool,
     /// State of the source's file when it was read, and the files that it names.
-    known: Option<(State, Rare<Access>)>,
+    known: Option<(State, Access)>,
 }
 
 /// What a reading needs to know about the files of a source.
@@ -185,7 +184,7 @@ impl Look {
     }
 
     /// Reads the source's file if it has changed. Returns the files that it names.
-    fn load(&self, path: &Path, state: State, looked: &mut Looked) -> Result<Rare<Access>, String> {
+    fn load(&self, path: &Path, state: State, looked: &mut Looked) -> Result<Access, String> {
         if let Some((_, access)) = self.known.as_ref().filter(|(known, _)| *known == state) {
             return Ok(access.clone());
         }
@@ -248,9 +247,7 @@ pub(crate) struct Report {
     pub(crate) busy: Duration,
     /// The source's URL without secrets, once it is known.
     pub(crate) url: Option<String>,
-    pub(crate) limits: Rare<Limits>,
-    /// The metrics that are left, if the source has given memory back.
-    pub(crate) left: Option<Arc<[Arc<Metric>]>>,
+    pub(crate) limits: Limits,
     /// Memory of the source's metrics, instances and samples, in bytes.
     pub(crate) memory: usize,
 }
@@ -267,8 +264,7 @@ impl Report {
             took: Duration::ZERO,
             busy: Duration::ZERO,
             url: None,
-            limits: Rare::default(),
-            left: None,
+            limits: Limits::default(),
             memory: 0,
         }
     }
@@ -304,15 +300,13 @@ impl Reader {
 
     /// Reads the source.
     pub(crate) async fn read(mut self: Box<Self>, cluster: u16, call: u64) -> Report {
-        let left = self.model.give_back();
         let begin = Instant::now();
         let fetched = self.document(begin).await;
         let file = self.file.as_ref().and_then(|loaded| loaded.file.as_ref().ok());
         let mut report = Report {
             url: file.filter(|_| self.kind == Kind::Url).map(|file| presentable(&file.url)),
-            limits: file.map_or_else(Rare::default, |file| file.limits.clone()),
+            limits: file.map_or_else(Limits::default, |file| file.limits),
             took: begin.elapsed(),
-            left,
             memory: self.model.share.used(),
             ..Report::panicked(cluster, call)
         };
@@ -352,7 +346,6 @@ impl Reader {
         });
         report.outcome = text.and_then(|text| {
             self.model.load()?;
-            self.model.thaw()?;
             Ok(Arc::new(self.parse(&text)))
         });
         self.model.save();
@@ -362,21 +355,16 @@ impl Reader {
         report
     }
 
-    /// Returns the number of the source in the budget.
-    pub(crate) fn account(&self) -> Option<u32> {
-        self.model.share.id()
-    }
-
     fn parse(&mut self, text: &str) -> Sample {
-        let rules =
-            self.file.as_ref().and_then(|loaded| loaded.file.as_ref().ok()).map_or(Rules::NONE, |file| &file.rules);
-        let sample = self.model.read(text, rules);
-        let (name, was_refused) = (&self.name, std::mem::replace(&mut self.refused, sample.refused.is_some()));
-        if let (Some((line, reason)), false) = (&sample.refused, was_refused) {
-            warn!(source = %name, "source {name}: line {line}: {reason}; this line and those after it are left out");
-        }
-        if was_refused && sample.refused.is_none() {
-            info!(source = %name, "source {name}: all lines are valid again");
+        let none = Rules::default();
+        let file = self.file.as_ref().and_then(|loaded| loaded.file.as_ref().ok());
+        let sample = self.model.read(text, file.map_or(&none, |file| &file.rules));
+        let is_refused = sample.refused.count > 0;
+        let (name, was_refused) = (&self.name, std::mem::replace(&mut self.refused, is_refused));
+        match (was_refused, is_refused) {
+            (false, true) => warn!(source = %name, "source {name}: {}", sample.refusal()),
+            (true, false) => info!(source = %name, "source {name}: all lines are valid again"),
+            _ => {}
         }
         sample
     }

@@ -10,7 +10,6 @@ use serde_json::json;
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
-use crate::compact::Rare;
 use crate::config_dir::Found;
 use crate::metric::{Metric, Sample, Shape};
 use crate::reader::{Kind, Reader, Report};
@@ -26,8 +25,6 @@ pub(crate) struct Source {
     pub(crate) task: Option<AbortHandle>,
     /// Number of the last reading.
     pub(crate) call: u64,
-    /// Number of the source in the budget.
-    pub(crate) account: Option<u32>,
     /// The last sample, unless the source has failed since.
     sample: Option<Arc<Sample>>,
     /// All metrics since the agent started.
@@ -35,7 +32,7 @@ pub(crate) struct Source {
     /// Index of each metric in `metrics`, by its number.
     places: Vec<Option<u16>>,
     url: Option<String>,
-    pub(crate) limits: Rare<Limits>,
+    pub(crate) limits: Limits,
     pub(crate) figures: Figures,
     /// Time at which the reading in progress was requested.
     pub(crate) asked: Option<Instant>,
@@ -74,7 +71,8 @@ pub(crate) struct Figures {
     pub(crate) bytes: u64,
     pub(crate) lines: u64,
     pub(crate) left_out: u64,
-    pub(crate) refused: Option<(usize, String)>,
+    /// First line of the last document that was refused, and the reason.
+    pub(crate) refused: String,
     /// Readings that failed.
     pub(crate) errors: u64,
     /// Reason why the last reading failed.
@@ -118,7 +116,6 @@ impl Source {
     pub(crate) fn new(found: Found, reader: Reader) -> Source {
         Source {
             found,
-            account: reader.account(),
             reader: Some(Box::new(reader)),
             task: None,
             call: 0,
@@ -126,7 +123,7 @@ impl Source {
             metrics: Arc::new([]),
             places: Vec::new(),
             url: None,
-            limits: Rare::default(),
+            limits: Limits::default(),
             figures: Figures { status: "unknown".to_owned(), ..Figures::default() },
             asked: None,
             last_asked: None,
@@ -211,11 +208,11 @@ impl Source {
                 if figures.status.starts_with(FAILED) {
                     info!(source = %self.found.name, "source {} has values again", self.found.name);
                 }
-                "success".clone_into(&mut figures.status);
+                figures.status = sample.status();
                 figures.taken = Some(sample.taken);
                 (figures.bytes, figures.lines) = (sample.bytes, sample.lines);
                 figures.left_out += sample.left_out;
-                figures.refused.clone_from(&sample.refused);
+                figures.refused = sample.refused.text();
                 self.pauses.succeeded();
                 self.is_late = false;
                 // The longest recent time counts, because times vary on a busy machine. A single very late reading has
@@ -238,9 +235,6 @@ impl Source {
                     self.begin_pause();
                 }
                 self.sample = None;
-                if let Some(left) = report.left {
-                    self.show(&left);
-                }
             }
         }
         before

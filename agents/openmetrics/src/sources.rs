@@ -47,8 +47,6 @@ pub(crate) struct Sources {
     relabelled: bool,
     /// Number of readings since the start.
     pub(crate) calls: u64,
-    /// Sources that are to give memory back, but are being read.
-    to_cut: Vec<u32>,
     /// End of the time for which the agent waits for first readings.
     start: Option<Instant>,
 }
@@ -67,7 +65,7 @@ impl Sources {
         dynamic: Dynamic,
     ) -> std::io::Result<Sources> {
         // The agent uses cluster 0 for its control metrics.
-        let clusters = Table::load(&defaults.store, 0, usize::from(LAST_CLUSTER) + 1)?;
+        let clusters = Table::load(&defaults.store, 0, usize::from(LAST_CLUSTER) + 1, |_| true)?;
         let clusters = clusters.beginning_with("control");
         Ok(Sources {
             scans: Scans::new(dir),
@@ -84,7 +82,6 @@ impl Sources {
             root: root.to_owned(),
             relabelled: false,
             calls: 0,
-            to_cut: Vec::new(),
             start: None,
         })
     }
@@ -109,7 +106,7 @@ impl Sources {
     }
 
     /// Iterates over the names of the sources in the order of their numbers, from a number on.
-    pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &Arc<str>> {
         self.clusters.names(from)
     }
 
@@ -204,7 +201,6 @@ impl Sources {
             if !source.is_removed && !names.contains(&*source.found.name) {
                 info!("source {} was removed", source.found.name);
                 source.is_removed = true;
-                self.defaults.budget.set_removed(source.account, true);
                 remove_names(&mut self.dynamic, &self.root, cluster, source);
             }
         }
@@ -233,7 +229,6 @@ impl Sources {
                 if !std::mem::take(&mut source.is_removed) {
                     return None;
                 }
-                self.defaults.budget.set_removed(source.account, false);
                 let metrics = Arc::clone(source.metrics());
                 let sample = source.last_sample().filter(|_| self.refresh_after.is_some());
                 let shown: Vec<_> =
@@ -255,23 +250,6 @@ impl Sources {
     /// Begins to read a source, unless that goes on already, or the source is in a pause.
     fn ask(&mut self, cluster: u16, now: Instant) {
         if self.get(cluster).is_some_and(Source::may_be_read) {
-            self.begin(cluster, now);
-        }
-    }
-
-    /// Begins readings of sources that are to give memory back, whether or not a client wants them now.
-    fn cut(&mut self) {
-        self.to_cut.extend(self.defaults.budget.take_pending());
-        if self.to_cut.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        let of = |to_cut: &[u32], source: &Source| source.account.is_some_and(|account| to_cut.contains(&account));
-        let found: Vec<_> = self.iter().filter(|(_, source)| of(&self.to_cut, source)).collect();
-        let (later, due): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, source)| source.asked.is_some());
-        let due: Vec<u16> = due.into_iter().map(|(cluster, _)| cluster).collect();
-        self.to_cut = later.into_iter().filter_map(|(_, source)| source.account).collect();
-        for cluster in due {
             self.begin(cluster, now);
         }
     }
@@ -329,11 +307,6 @@ impl Sources {
     }
 
     fn adopt(&mut self, report: Report) {
-        self.apply(report);
-        self.cut();
-    }
-
-    fn apply(&mut self, report: Report) {
         let cluster = report.cluster;
         let Some(Some(source)) = self.by_cluster.get_mut(usize::from(cluster)) else { return };
         if source.call != report.call {

@@ -3,14 +3,12 @@
 //! The files have the format of PCP's agent (`pickle`), so that numbers also stay the same when one agent replaces the
 //! other.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use std::hash::BuildHasher as _;
-
-use hashbrown::{DefaultHashBuilder, HashTable};
 use tracing::warn;
 
 use crate::pickle;
@@ -21,27 +19,29 @@ use crate::store::{Store, may_pass};
 pub(crate) struct Table {
     /// Where the table is kept, and its number there.
     file: Option<(Arc<Store>, u32)>,
-    /// Each name with its number and a space in front, as the names of many instances are exported.
     names: Vec<Arc<str>>,
-    /// Numbers by the hashes of their names.
-    numbers: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    numbers: HashMap<Arc<str>, u32>,
     /// Whether the names of instances begin with their number.
     prefixed: bool,
     changed: bool,
-    /// Number of names at the end of the file that are not in memory. If there are any, no name gets a number, and the
-    /// file stays as it is.
-    missing: usize,
     /// Largest number of names.
     limit: usize,
+    /// Whether only the first names of the file are in memory. Then no name gets a number, and the file stays as it is.
+    is_cut: bool,
 }
 
 impl Table {
-    /// Reads a table of at most `limit` names. A file that is damaged is moved aside, and the table is empty.
+    /// Reads a table of at most `limit` names, up to the first name that does not fit into memory. A file that is damaged
+    /// is moved aside, and the table is empty.
     ///
     /// # Errors
     /// Errors that may pass. New names must not get the numbers of others meanwhile.
-    pub(crate) fn load(store: &Arc<Store>, number: u32, limit: usize) -> io::Result<Table> {
+    pub(crate) fn load(
+        store: &Arc<Store>,
+        number: u32,
+        limit: usize,
+        mut fits: impl FnMut(&str) -> bool,
+    ) -> io::Result<Table> {
         let loaded = match store.load(number) {
             Ok(bytes) => pickle::read(&bytes).unwrap_or_else(|e| {
                 set_aside(&store.path(number), &e);
@@ -58,11 +58,13 @@ impl Table {
                 pickle::Names::default()
             }
         };
-        let mut table =
-            Table { file: Some((Arc::clone(store), number)), prefixed: loaded.prefixed, ..Table::unsaved(limit) };
-        for name in loaded.names {
+        let file = Some((Arc::clone(store), number));
+        let mut table = Table { file, prefixed: loaded.prefixed, ..Table::unsaved(limit) };
+        let all = loaded.names.len();
+        for name in loaded.names.into_iter().take_while(|name| fits(name)) {
             table.push(&name);
         }
+        table.is_cut = table.names.len() < all;
         Ok(table)
     }
 
@@ -82,21 +84,16 @@ impl Table {
 
     /// Creates a table that is not kept.
     pub(crate) fn unsaved(limit: usize) -> Table {
-        let (names, numbers, hasher) = (Vec::new(), HashTable::new(), DefaultHashBuilder::default());
-        Table { file: None, names, numbers, hasher, prefixed: false, changed: false, missing: 0, limit }
+        let (names, numbers) = (Vec::new(), HashMap::new());
+        Table { file: None, names, numbers, prefixed: false, changed: false, limit, is_cut: false }
     }
 
+    /// Adds a name. A name that occurs twice in a damaged file keeps its last number, as in PCP's agent.
     fn push(&mut self, name: &str) -> u32 {
         let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.names.push(format!("{number} {name}").into());
-        let Table { names, numbers, hasher, .. } = self;
-        let name_of = |number: &u32| names.get(*number as usize).map_or("", |name| bare(name));
-        let hash = hasher.hash_one(name);
-        match numbers.find_mut(hash, |number| name_of(number) == name) {
-            // A name that occurs twice in a damaged file keeps its last number, as in PCP's agent.
-            Some(known) => *known = number,
-            None => _ = numbers.insert_unique(hash, number, |number| hasher.hash_one(name_of(number))),
-        }
+        let name: Arc<str> = name.into();
+        self.names.push(Arc::clone(&name));
+        self.numbers.insert(name, number);
         number
     }
 
@@ -105,7 +102,7 @@ impl Table {
         if let Some(number) = self.find(name) {
             return Some(number);
         }
-        if self.names.len() >= self.limit || self.missing > 0 {
+        if self.names.len() >= self.limit || self.is_cut {
             return None;
         }
         self.changed = true;
@@ -114,11 +111,7 @@ impl Table {
 
     /// Returns the number of a name, or `None` if the table does not have it.
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        self.numbers
-            .find(self.hasher.hash_one(name), |number| {
-                self.names.get(*number as usize).is_some_and(|known| bare(known) == name)
-            })
-            .copied()
+        self.numbers.get(name).copied()
     }
 
     /// Makes the names of instances begin with their number.
@@ -132,48 +125,21 @@ impl Table {
     }
 
     /// Iterates over the names from a number on.
-    pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &str> {
-        self.names.iter().skip(from).map(|name| bare(name))
-    }
-
-    /// Iterates over the names from a number on, each with its number and a space in front.
-    pub(crate) fn numbered(&self, from: usize) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn names(&self, from: usize) -> impl Iterator<Item = &Arc<str>> {
         self.names.iter().skip(from)
     }
 
-    /// Returns the number of names that are not in memory.
-    pub(crate) fn missing(&self) -> usize {
-        self.missing
-    }
-
-    /// Forgets all names but the first ones. The file keeps them, so the table must have been saved.
-    pub(crate) fn truncate(&mut self, most: usize) {
-        if most >= self.names.len() {
-            return;
-        }
-        self.missing += self.names.len() - most;
-        let names = std::mem::take(&mut self.names);
-        self.numbers = HashTable::new();
-        names.iter().take(most).for_each(|name| _ = self.push(bare(name)));
-        self.shrink();
+    /// Returns whether only a part of the names is in memory.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Lets the table be written soon if it has changed.
     pub(crate) fn save(&mut self) {
-        let Some((store, number)) = self.file.as_ref().filter(|_| self.changed && self.missing == 0) else { return };
-        store.save(*number, pickle::write(self.names(0), self.prefixed));
+        let Some((store, number)) = self.file.as_ref().filter(|_| self.changed && !self.is_cut) else { return };
+        store.save(*number, pickle::write(self.names.iter().map(|name| &**name), self.prefixed));
         self.changed = false;
     }
-
-    /// Gives back memory that is not needed.
-    pub(crate) fn shrink(&mut self) {
-        self.names.shrink_to_fit();
-    }
-}
-
-/// Returns a name without the number in front.
-fn bare(name: &str) -> &str {
-    name.split_once(' ').map_or("", |(_, name)| name)
 }
 
 fn set_aside(path: &Path, reason: &dyn std::fmt::Display) {
@@ -210,16 +176,15 @@ mod tests {
     fn numbers_stay() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("144.1.py");
-        let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap();
+        let mut table = Table::load(&store(dir.path()), number(&path), 3, |_| true).unwrap();
         assert_eq!(["a", "b", "a"].map(|name| table.number(name)), [Some(0), Some(1), Some(0)]);
         save(&mut table);
-        let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap();
+        let mut table = Table::load(&store(dir.path()), number(&path), 3, |_| true).unwrap();
         assert_eq!(["c", "b", "d"].map(|name| table.number(name)), [Some(2), Some(1), None]);
         table.prefix();
         save(&mut table);
-        let table = Table::load(&store(dir.path()), number(&path), 2).unwrap();
-        assert_eq!(table.names(0).collect::<Vec<_>>(), ["a", "b", "c"]);
-        assert_eq!(table.numbered(1).map(|name| &**name).collect::<Vec<_>>(), ["1 b", "2 c"]);
+        let table = Table::load(&store(dir.path()), number(&path), 2, |_| true).unwrap();
+        assert_eq!(table.names(0).map(|name| &**name).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert!(table.is_prefixed());
     }
 
@@ -228,7 +193,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("144.1.py"), dir.path().join("other"));
         fs::write(&other, "kept").unwrap();
-        let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap();
+        let mut table = Table::load(&store(dir.path()), number(&path), 3, |_| true).unwrap();
         table.number("a");
         for name in ["144.1.py", "144.1.py.new", ".144.1.py.new"] {
             std::os::unix::fs::symlink(&other, dir.path().join(name)).unwrap();
@@ -236,7 +201,7 @@ mod tests {
         save(&mut table);
         assert_eq!(fs::read(&other).unwrap(), b"kept");
         assert!(fs::symlink_metadata(&path).unwrap().is_file());
-        assert_eq!(Table::load(&store(dir.path()), number(&path), 3).unwrap().find("a"), Some(0));
+        assert_eq!(Table::load(&store(dir.path()), number(&path), 3, |_| true).unwrap().find("a"), Some(0));
     }
 
     /// A table that cannot be read for a while stays where it is, and gives no numbers.
@@ -246,11 +211,11 @@ mod tests {
         let path = dir.path().join("144.1.py");
         // Reading it fails with EIO.
         std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
-        let failed = Table::load(&store(dir.path()), number(&path), 3).unwrap_err().to_string();
+        let failed = Table::load(&store(dir.path()), number(&path), 3, |_| true).unwrap_err().to_string();
         assert!(failed.contains("144.1.py: Input/output error"), "{failed}");
         fs::remove_file(&path).unwrap();
         fs::write(&path, "(lp0\nVa\np1\na.I00\n.").unwrap();
-        assert_eq!(Table::load(&store(dir.path()), number(&path), 3).unwrap().find("a"), Some(0));
+        assert_eq!(Table::load(&store(dir.path()), number(&path), 3, |_| true).unwrap().find("a"), Some(0));
     }
 
     #[test]
@@ -258,11 +223,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("144.0.py");
         fs::write(&path, "cos\nsystem\n(Vtrue\ntR.").unwrap();
-        let mut table = Table::load(&store(dir.path()), number(&path), 10).unwrap();
+        let mut table = Table::load(&store(dir.path()), number(&path), 10, |_| true).unwrap();
         assert_eq!(table.number("control"), Some(0));
         save(&mut table);
         assert!(fs::read(dir.path().join("144.0.py.unreadable")).unwrap().starts_with(b"cos"));
-        assert_eq!(Table::load(&store(dir.path()), number(&path), 10).unwrap().names(0).count(), 1);
+        assert_eq!(Table::load(&store(dir.path()), number(&path), 10, |_| true).unwrap().names(0).count(), 1);
     }
 
     /// In a table whose first name is another one, the expected name would get another number, and could not be
@@ -278,12 +243,27 @@ mod tests {
             ("(lp0\nVhonest\np1\na.", false),
         ] {
             fs::write(&path, text).unwrap();
-            let mut table = Table::load(&store(dir.path()), number(&path), 3).unwrap().beginning_with("control");
+            let mut table =
+                Table::load(&store(dir.path()), number(&path), 3, |_| true).unwrap().beginning_with("control");
             assert_eq!(table.find("control"), Some(0), "{text}");
             assert_eq!(table.number("honest"), Some(1), "{text}");
             let aside = dir.path().join("144.0.py.unreadable");
             assert_eq!(aside.exists(), !kept, "{text}");
             fs::remove_file(aside).ok();
         }
+    }
+
+    /// The numbers of names that do not fit into memory are not lost.
+    #[test]
+    fn a_table_that_does_not_fit_stays_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("144.1.py");
+        let text = "(lp0\nVa\np1\naVb\np2\naVc\np3\na.I00\n.";
+        fs::write(&path, text).unwrap();
+        let mut table = Table::load(&store(dir.path()), number(&path), 9, |name| name != "b").unwrap();
+        assert_eq!(["a", "b", "c", "d"].map(|name| table.number(name)), [Some(0), None, None, None]);
+        table.prefix();
+        save(&mut table);
+        assert!(table.is_cut() && fs::read_to_string(&path).unwrap() == text);
     }
 }

@@ -4,7 +4,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use pmapi::{Atom, Inst, Type};
 
-use crate::compact::Rare;
 use crate::metric::{Metric, NO_SLOT, Named, Sample, Shape};
 use crate::model::Model;
 use crate::url_file::{Rules, UrlFile};
@@ -23,7 +22,7 @@ use crate::url_file::{Rules, UrlFile};
 #[derive(Debug)]
 pub struct Trial {
     model: Model,
-    rules: Rare<Rules>,
+    rules: Rules,
     last: Option<Sample>,
 }
 
@@ -35,7 +34,7 @@ pub struct Seen {
     pub values: usize,
     /// Hash of names, instances and values.
     pub hash: u64,
-    /// Number of the line that was refused.
+    /// Number of the first line that was refused.
     pub refused: Option<usize>,
     /// Metrics and instances that were left out.
     pub left_out: u64,
@@ -65,7 +64,7 @@ impl Trial {
                 Err(e) => e.to_string().hash(&mut hasher),
             }
         }
-        let refused = sample.refused.as_ref().map(|(line, _)| *line);
+        let refused = sample.refused.first.first().map(|(line, _)| *line);
         let seen = Seen { values, hash: hasher.finish(), refused, left_out: sample.left_out };
         self.last = Some(sample);
         seen

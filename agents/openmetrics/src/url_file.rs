@@ -7,7 +7,6 @@ use std::time::Duration;
 use pmapi::interval;
 
 use crate::access::Access;
-use crate::compact::{Rare, Sparse};
 use crate::filter::{Filters, Pattern};
 
 /// Longest time that can be set. The clock cannot represent much longer ones.
@@ -24,9 +23,9 @@ const PATTERNS: usize = 1000;
 pub(crate) struct UrlFile {
     pub(crate) url: String,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) rules: Rare<Rules>,
-    pub(crate) limits: Rare<Limits>,
-    pub(crate) access: Rare<Access>,
+    pub(crate) rules: Rules,
+    pub(crate) limits: Limits,
+    pub(crate) access: Access,
     pub(crate) format: Format,
     /// Lines without effect, each with the reason.
     pub(crate) warnings: Vec<(usize, String)>,
@@ -48,11 +47,6 @@ pub(crate) struct Rules {
     pub(crate) filters: Filters,
     pub(crate) metadata: Vec<Metadata>,
     pub(crate) exemplars: Exemplars,
-}
-
-impl Sparse for Rules {
-    const NONE: &'static Rules =
-        &Rules { filters: Filters::none(), metadata: Vec::new(), exemplars: Exemplars::Ignored };
 }
 
 /// Handling of exemplars.
@@ -82,11 +76,6 @@ pub(crate) struct Limits {
     pub(crate) backoff: Option<Duration>,
     pub(crate) instances: Option<usize>,
     pub(crate) bytes: Option<u64>,
-}
-
-impl Sparse for Limits {
-    const NONE: &'static Limits =
-        &Limits { timeout: None, wait: None, interval: None, backoff: None, instances: None, bytes: None };
 }
 
 /// The reason why a file is refused: line and text.
@@ -358,7 +347,7 @@ mod tests {
         assert_eq!(file.headers, headers);
         assert!(!file.rules.filters.includes_metric("go_info"));
         assert_eq!(file.rules.metadata[0].text, "u32 x counter byte / sec");
-        let Limits { timeout, wait, interval, backoff, instances, bytes } = *file.limits;
+        let Limits { timeout, wait, interval, backoff, instances, bytes } = file.limits;
         assert_eq!((timeout, interval), (Some(Duration::from_millis(500)), Some(Duration::from_secs(10))));
         assert_eq!((wait, instances, bytes), (Some(Duration::ZERO), Some(100), Some(4096)));
         assert_eq!((backoff, file.format), (Some(Duration::from_secs(3)), Format::OpenMetrics));
@@ -370,7 +359,7 @@ mod tests {
     #[test]
     fn times_have_a_limit() {
         let file = UrlFile::parse("http://x\nTIMEOUT: 1e18\nWAIT: 1e12 days\nINTERVAL: 9e18\nBACKOFF: 1e18\n").unwrap();
-        let Limits { timeout, wait, interval, backoff, .. } = *file.limits;
+        let Limits { timeout, wait, interval, backoff, .. } = file.limits;
         assert_eq!([timeout, wait, interval, backoff], [Some(LONGEST); 4]);
         assert!(std::time::Instant::now().checked_add(LONGEST).is_some());
     }

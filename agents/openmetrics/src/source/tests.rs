@@ -5,6 +5,7 @@ use pmapi::Domain;
 use super::*;
 use crate::budget::Budget;
 use crate::http::Failure;
+use crate::metric::Refused;
 use crate::reader::Defaults;
 use crate::runtime::Permits;
 use crate::store::Store;
@@ -42,7 +43,7 @@ fn read_busily(
 ) {
     let now = Instant::now();
     (source.asked, source.last_asked) = (now.checked_sub(took), Some(now));
-    source.adopt(Report { outcome, took, busy, limits: limits.into(), ..Report::panicked(1, 0) });
+    source.adopt(Report { outcome, took, busy, limits, ..Report::panicked(1, 0) });
 }
 
 fn sample() -> Arc<Sample> {
@@ -56,7 +57,7 @@ fn sample() -> Arc<Sample> {
         bytes: 0,
         lines: 0,
         left_out: 0,
-        refused: None,
+        refused: Refused::default(),
         reordered: true,
     })
 }

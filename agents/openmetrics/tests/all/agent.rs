@@ -243,15 +243,23 @@ fn refused_lines_are_logged_once() {
     let scene = Scene::new(&FRESH);
     let path = scene.document("src", "a 1\nb{c} 2\nd 3\n");
     let mut agent = scene.start();
-    assert_eq!(value(&mut agent, "src.a"), Ok(1.0));
-    assert!(agent.pmid("openmetrics.src.d").is_err());
-    let refused = "2: column 6: = must follow the name of a label";
-    assert_eq!(control(&mut agent, "refused", "src"), refused);
-    fs::write(&path, "a 1\nd abc\n").unwrap();
-    assert_eq!(value(&mut agent, "src.a"), Ok(1.0));
-    assert_eq!((control(&mut agent, "refused", "src").as_str(), value(&mut agent, "src.d")), ("", Err(Error::AGAIN)));
+    let status = |agent: &mut Agent| (control(agent, "status", "src"), control(agent, "refused", "src"));
+    assert_eq!((value(&mut agent, "src.a"), value(&mut agent, "src.d")), (Ok(1.0), Ok(3.0)));
+    let refused = "2: column 6: = must follow the name of a label".to_owned();
+    assert_eq!(status(&mut agent), (format!("a line could not be read, line {refused}"), refused));
+    fs::write(&path, "a 1\nd abc\nb{} x\n").unwrap();
+    assert_eq!((value(&mut agent, "src.a"), value(&mut agent, "src.d")), (Ok(1.0), Err(Error::AGAIN)));
+    let refused = "2: \"abc\" is not a number".to_owned();
+    assert_eq!(status(&mut agent), (format!("2 lines could not be read, the first is line {refused}"), refused));
+    fs::write(&path, "a 1\nd 2\n").unwrap();
+    assert_eq!((value(&mut agent, "src.d"), status(&mut agent)), (Ok(2.0), ("success".to_owned(), String::new())));
     let log = scene.log();
-    assert_eq!(log.matches("source src: line 2: column 6: = must follow").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("source src: a line could not be read, line 2: column 6: = must follow").count(),
+        1,
+        "{log}"
+    );
+    assert_eq!(log.matches("could not be read").count(), 1, "{log}");
     assert_eq!(log.matches("all lines are valid again").count(), 1, "{log}");
 }
 
