@@ -67,6 +67,11 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
+    /// Returns whether there is a comment that describes a metric.
+    pub(crate) fn has_metadata(&self) -> bool {
+        self.pcp.or(self.help).or(self.ty).is_some()
+    }
+
     /// Describes the metric that the document calls `name`. A line `METADATA:` comes before the comments.
     ///
     /// # Errors

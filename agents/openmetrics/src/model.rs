@@ -58,6 +58,10 @@ pub(crate) struct Model {
     pub(crate) reasons: usize,
     instances: usize,
     left_out: u64,
+    /// Number of lines of the current document that have been read.
+    lines: u64,
+    /// Whether the current document has metadata or a line that has been read, unlike a page of text.
+    is_document: bool,
     /// Reasons that the log has since the source's file was read.
     logged: Vec<&'static str>,
     /// Memory of the model.
@@ -97,7 +101,6 @@ type Found = (Target, Option<Arc<str>>);
 /// Outcome of a document, besides its values.
 #[derive(Default)]
 struct Outcome {
-    lines: u64,
     /// Whether the document has other samples than the previous one, or another order.
     reordered: bool,
     refused: Refused,
@@ -163,6 +166,8 @@ impl Model {
             reasons: 1,
             instances: 0,
             left_out: 0,
+            lines: 0,
+            is_document: false,
             logged: Vec::new(),
             share: Share::default(),
             short: 0,
@@ -185,7 +190,7 @@ impl Model {
     /// Reads a document, and returns its values.
     pub(crate) fn read(&mut self, text: &str, rules: &Rules) -> Sample {
         let begin = Instant::now();
-        (self.left_out, self.short) = (0, 0);
+        (self.left_out, self.short, self.lines, self.is_document) = (0, 0, 0, false);
         self.values = vec![Value::Absent; self.series.len()];
         self.series.fill(NONE);
         let outcome = self.lines(text.strip_prefix('\u{feff}').unwrap_or(text), rules);
@@ -200,7 +205,7 @@ impl Model {
             taken: begin,
             parsing: begin.elapsed(),
             bytes: text.len() as u64,
-            lines: outcome.lines,
+            lines: self.lines,
             left_out: self.left_out + self.short,
             refused: outcome.refused,
             reordered: outcome.reordered,
@@ -216,14 +221,16 @@ impl Model {
             let done = if let Some(((value, rest), target)) = known {
                 cursor += 1;
                 in_samples = true;
-                self.put(target, value, !rest.is_empty(), line, rules).map(|()| outcome.lines += 1)
+                self.put(target, value, !rest.is_empty(), line, rules).map(|()| self.lines += 1)
             } else {
                 match Line::parse(line) {
                     Ok(Line::Comment(comment)) => {
                         if std::mem::take(&mut in_samples) {
                             block = Block::default();
                         }
-                        block.add(comment)
+                        let added = block.add(comment);
+                        self.is_document |= block.has_metadata();
+                        added
                     }
                     Ok(Line::Sample(sample)) => {
                         in_samples = true;
@@ -234,7 +241,7 @@ impl Model {
                                 cursor += 1;
                             }
                             self.put(target, sample.value(), !sample.rest().is_empty(), line, rules)?;
-                            outcome.lines += 1;
+                            self.lines += 1;
                             Ok(())
                         })
                     }
@@ -245,7 +252,7 @@ impl Model {
             let Err(reason) = done else { continue };
             outcome.refused.add(number, &reason, self.reasons);
             // Lines of a page in HTML are no samples, even if they look like some.
-            let is_page = outcome.lines == 0 && line.trim_start().starts_with('<');
+            let is_page = self.lines == 0 && line.trim_start().starts_with('<');
             outcome.refused.as_pcp = self.likeness == Likeness::Exact;
             if is_page || outcome.refused.as_pcp {
                 break;
@@ -279,12 +286,6 @@ impl Model {
         let (Some(value), Some(of)) = (self.values.get_mut(at), self.series.get_mut(at)) else { return Ok(()) };
         let new = Value::parse(text, ty);
         if self.likeness == Likeness::Better {
-            if let Value::Bad(_) = new {
-                if *of == NONE {
-                    *value = new;
-                }
-                return Err(no_value(text, ty));
-            }
             // The same series twice may be several points of time. The last one counts, as in PCP's agent. Labels with
             // invalid UTF-8 may differ although their texts are the same.
             if *of != NONE && (*of != series || line.contains(char::REPLACEMENT_CHARACTER)) {
@@ -292,6 +293,12 @@ impl Model {
                 return Err("samples with other labels have the same instance or metric in PCP".to_owned());
             }
             *of = series;
+            if let Value::Bad(_) = new {
+                if *value == Value::Absent {
+                    *value = new;
+                }
+                return Err(no_value(text, ty));
+            }
         }
         *value = new;
         if has_more && rules.exemplars == Exemplars::Metrics {
@@ -418,8 +425,9 @@ impl Model {
 
     /// Checks the value of a new metric or instance. Text that is no document adds none.
     fn check(&self, text: &str, ty: Type) -> Result<(), String> {
+        let is_document = self.is_document || self.lines > 0 || self.likeness == Likeness::Exact;
         match Value::parse(text, ty) {
-            Value::Bad(_) if self.likeness == Likeness::Better => Err(no_value(text, ty)),
+            Value::Bad(_) if !is_document => Err(no_value(text, ty)),
             _ => Ok(()),
         }
     }
