@@ -1,17 +1,13 @@
 //! Answers as some servers send them, proxies that the environment names, and URLs that are not written in the usual way:
 //! each has the values that PCP's agent, whose client is python-requests, exports.
 
-#![allow(clippy::unwrap_used)]
-
-mod scene;
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use scene::LIMIT;
+use crate::scene::LIMIT;
 
 /// Starts a server that answers each request with these bytes. Returns its port and the first lines of requests.
 fn server(answer: &[u8]) -> (u16, Receiver<String>) {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod agent;
+mod answers;
 mod both;
 mod check;
 mod compared;
