@@ -135,6 +135,12 @@ impl Source {
         }
     }
 
+    /// Gives the memory of the metrics back, after the file has been removed. The tables keep their numbers.
+    pub(crate) fn forget(&mut self, reader: Reader) {
+        self.reader = Some(Box::new(reader));
+        (self.sample, self.metrics, self.places) = (None, Arc::new([]), Vec::new());
+    }
+
     /// Returns the metric with a number.
     pub(crate) fn metric(&self, number: u16) -> Option<&Metric> {
         let place = (*self.places.get(usize::from(number))?)?;

@@ -202,6 +202,9 @@ impl Sources {
                 info!("source {} was removed", source.found.name);
                 source.is_removed = true;
                 remove_names(&mut self.dynamic, &self.root, cluster, source);
+                if source.reader.is_some() {
+                    source.forget(reader(cluster, &source.found, &self.defaults));
+                }
             }
         }
         let added: Vec<u16> = found.into_iter().filter_map(|found| self.add(found)).collect();
@@ -319,6 +322,7 @@ impl Sources {
         }
         let after = Arc::clone(source.metrics());
         if source.is_removed {
+            source.forget(reader(cluster, &source.found, &self.defaults));
             return;
         }
         let name = source.found.name.clone();

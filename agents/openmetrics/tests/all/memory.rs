@@ -1,6 +1,7 @@
 //! Sources that explode have a limit of memory, and leave some to others.
 
 use std::fmt::Write as _;
+use std::fs;
 
 use crate::scene::{Agent, Scene, until, value, values};
 
@@ -62,6 +63,14 @@ fn sources_that_explode_have_a_limit_and_others_a_floor() {
         let is_of = |line: &&str| line.contains("at most 16 MiB") && line.contains(&format!("source {name}"));
         assert_eq!(log.lines().filter(is_of).count(), 1, "{log}");
     }
+    // A source whose file is removed gives its memory back.
+    for name in exploding {
+        fs::remove_file(scene.path(&format!("config.d/{name}.url"))).unwrap();
+    }
+    scene.document("again", &exploded(5000));
+    until("another source has more than the floor", || {
+        values(agent, "again.m").is_ok_and(|values| values.len() == 5000)
+    });
     let honest = ["first", "later"].map(|name| format!("for each: source {name}"));
     assert!(!honest.iter().any(|line| log.contains(line)), "{log}");
 }
