@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../../pmapi/derive/tests/derive/table.rs"]
+#[path = "../../../pmapi/derive/tests/all/derive/table.rs"]
 #[allow(dead_code)]
 mod table;
 

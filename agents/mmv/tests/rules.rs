@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../tools/agents/tests/common/rules.rs"]
+#[path = "../../../tools/agents/tests/all/common/rules.rs"]
 mod rules;
 
 #[test]

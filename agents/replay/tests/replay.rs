@@ -13,7 +13,7 @@ use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Desc, InDom, Inst, LabelLevel, LabelSet, PmId, Semantics, Type, Units};
 use testkit::{Agent, Pcp};
 
-#[path = "../../../tools/agents/tests/common/rules.rs"]
+#[path = "../../../tools/agents/tests/all/common/rules.rs"]
 mod rules;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pmdareplay");

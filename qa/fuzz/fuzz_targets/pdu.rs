@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use pcp_pdu::{HEADER, Header, Pdu, PduType};
 use property::{encode, walk};
 
-#[path = "../../../pmapi/pdu/tests/support/property.rs"]
+#[path = "../../../pmapi/pdu/tests/all/support/property.rs"]
 mod property;
 
 fuzz_target!(|bytes: &[u8]| {

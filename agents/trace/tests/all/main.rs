@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod clients;
-#[path = "../../../../tools/agents/tests/common/rules.rs"]
+#[path = "../../../../tools/agents/tests/all/common/rules.rs"]
 mod common;
 mod daemon;
 mod events;

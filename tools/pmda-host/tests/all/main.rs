@@ -1,0 +1,9 @@
+//! The tests of pcp-pmda-host, but for those that need a process of their own.
+
+mod equal;
+mod hostile;
+mod rough;
+mod scene;
+mod strangers;
+mod trouble;
+mod unread;
