@@ -1,68 +1,31 @@
-//! Memory for the metrics, instances and samples of all sources together: a limit for each source, and one for all.
+//! Memory for the metrics, instances and samples of all sources together: a cap for each source, and one for all.
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::resource::{Resource, getrlimit};
-use pmda::limits;
+use pmda::limits::{Caps, Quota};
 
 /// Bytes that a source gets although others have used up the rest.
-const FLOOR: usize = 256 << 10;
-/// Part of the memory of all sources that one may use, and part that is kept free for the [`FLOOR`] of each source.
+const FLOOR: u64 = 256 << 10;
+/// Part of the memory of all sources that one may use.
 const PART: usize = 4;
 /// Largest default limit, in bytes.
 const MOST: usize = 1 << 30;
 /// Part of the memory that the process may use, or that the machine has, for the sources by default.
 const OF_MACHINE: usize = 4;
 
-/// The memory of all sources.
+/// The memory of all sources, by their names.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    /// Memory for the first [`FLOOR`] bytes of each source.
-    floors: Pool,
-    /// Memory for what sources use beyond that.
-    rest: Pool,
-    /// Largest number of bytes of a source.
-    each: usize,
-    left_out: Mutex<limits::Budget>,
-}
-
-/// A number of bytes, and how many of them are used.
-#[derive(Debug)]
-struct Pool {
-    most: usize,
-    used: AtomicUsize,
-}
-
-impl Pool {
-    fn new(most: usize) -> Pool {
-        Pool { most, used: AtomicUsize::new(0) }
-    }
-
-    fn take(&self, bytes: usize) -> bool {
-        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
-        bytes == 0 || self.used.fetch_update(Relaxed, Relaxed, more).is_ok()
-    }
-
-    fn give(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Relaxed);
-    }
-}
+pub(crate) struct Budget(Mutex<Quota<Arc<str>>>);
 
 impl Budget {
     pub(crate) fn new(most: usize) -> Arc<Budget> {
-        let what =
-            format!("metrics, instances and samples, at most {} MiB for all sources, a quarter for each", most >> 20);
-        let floors = most / PART;
-        Arc::new(Budget {
-            floors: Pool::new(floors),
-            rest: Pool::new(most - floors),
-            each: most / PART,
-            left_out: Mutex::new(limits::Budget::new(what)),
-        })
+        let each = most / PART;
+        let amounts = format!("at most {} MiB of a source and {} MiB in all", each >> 20, most >> 20);
+        let caps = Caps { each: each as u64, all: most as u64, floor: FLOOR };
+        Arc::new(Budget(Mutex::new(Quota::new(format!("metrics, instances and samples, {amounts}"), caps))))
     }
 
     /// Returns the default limit: a quarter of the memory that the process may use, at most 1 GiB.
@@ -77,7 +40,11 @@ impl Budget {
 
     /// Returns how many metrics, instances and samples were left out.
     pub(crate) fn left_out(&self) -> u64 {
-        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).left_out()
+        self.lock().refused()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Quota<Arc<str>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,14 +69,14 @@ fn of_cgroups(groups: &str, root: &Path) -> Option<usize> {
 /// Memory that one source uses. Dropping it gives the memory back.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
-    /// `None` for a source without a limit.
-    of: Option<Arc<Budget>>,
+    /// The budget, and the source's name in it. `None` for a source without a limit.
+    of: Option<(Arc<Budget>, Arc<str>)>,
     used: usize,
 }
 
 impl Share {
-    pub(crate) fn new(budget: &Arc<Budget>) -> Share {
-        Share { of: Some(Arc::clone(budget)), used: 0 }
+    pub(crate) fn new(budget: &Arc<Budget>, source: &str) -> Share {
+        Share { of: Some((Arc::clone(budget), format!("source {source}").into())), used: 0 }
     }
 
     /// Returns the number of bytes in use.
@@ -119,37 +86,30 @@ impl Share {
 
     /// Uses more memory. Returns false if the source may not have it.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
-        let used = self.used.saturating_add(bytes);
-        if let Some(budget) = &self.of {
-            let floor = used.min(FLOOR) - self.used.min(FLOOR);
-            if used > budget.each || !budget.floors.take(floor) {
-                return false;
-            }
-            if !budget.rest.take(bytes - floor) {
-                budget.floors.give(floor);
+        if let Some((budget, source)) = &self.of {
+            let mut quota = budget.lock();
+            // What is left out is counted for each document.
+            if quota.check(source, bytes as u64).is_err() || quota.try_add(source, bytes as u64).is_err() {
                 return false;
             }
         }
-        self.used = used;
+        self.used += bytes;
         true
     }
 
     /// Uses less memory.
     pub(crate) fn give(&mut self, bytes: usize) {
-        let used = self.used.saturating_sub(bytes);
-        if let Some(budget) = &self.of {
-            let floor = self.used.min(FLOOR) - used.min(FLOOR);
-            budget.floors.give(floor);
-            budget.rest.give(self.used - used - floor);
+        let bytes = bytes.min(self.used);
+        self.used -= bytes;
+        if let Some((budget, source)) = &self.of {
+            budget.lock().remove(source, bytes as u64);
         }
-        self.used = used;
     }
 
     /// Counts and logs the metrics, instances and samples of a document that were left out.
-    pub(crate) fn leave_out(&self, source: &str, n: u64) {
-        if let Some(budget) = self.of.as_ref().filter(|_| n > 0) {
-            let mut left_out = budget.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-            left_out.leave_out(&format_args!("source {source}"), n);
+    pub(crate) fn leave_out(&self, n: u64) {
+        if let Some((budget, source)) = self.of.as_ref().filter(|_| n > 0) {
+            budget.lock().refuse(source, n);
         }
     }
 }
@@ -165,7 +125,7 @@ impl Drop for Share {
 mod tests {
     use super::*;
 
-    const KIB: usize = 1 << 10;
+    const FLOOR: usize = super::FLOOR as usize;
 
     #[test]
     fn limits_of_cgroups() {
@@ -189,7 +149,7 @@ mod tests {
     }
 
     fn take_all(share: &mut Share) -> usize {
-        while share.take(KIB) {}
+        while share.take(1 << 10) {}
         share.used()
     }
 
@@ -197,16 +157,18 @@ mod tests {
     #[test]
     fn limits_of_each_source_and_of_all() {
         let budget = Budget::new(32 * FLOOR);
-        let mut large: Vec<Share> = (0..3).map(|_| Share::new(&budget)).collect();
+        let mut large: Vec<Share> = ["a", "b"].map(|name| Share::new(&budget, name)).into();
         assert!(large.iter_mut().all(|share| take_all(share) == 8 * FLOOR));
-        let mut later: Vec<Share> = (0..2).map(|_| Share::new(&budget)).collect();
-        // Of the memory that is not kept free, the first three have left three floors.
-        assert_eq!(later.iter_mut().map(take_all).collect::<Vec<_>>(), [4 * FLOOR, FLOOR]);
+        let mut later: Vec<Share> = ["c", "d"].map(|name| Share::new(&budget, name)).into();
+        // Of the half that is not kept free, the first two have left two floors.
+        assert_eq!(later.iter_mut().map(take_all).collect::<Vec<_>>(), [3 * FLOOR, FLOOR]);
         assert!(!large[0].take(1) && !later[1].take(1));
-        let before = large[0].used();
         large[0].give(FLOOR / 2);
-        assert!(later[1].take(FLOOR / 2) && !large[0].take(1) && large[0].used() == before - FLOOR / 2);
+        assert!(later[1].take(FLOOR / 2) && !large[0].take(1));
+        assert_eq!((large[0].used(), budget.left_out()), (8 * FLOOR - FLOOR / 2, 0));
+        later[0].leave_out(3);
+        assert_eq!(budget.left_out(), 3);
         drop((large, later));
-        assert_eq!([&budget.floors, &budget.rest].map(|pool| pool.used.load(Relaxed)), [0, 0]);
+        assert_eq!(budget.lock().used(), 0);
     }
 }

@@ -198,7 +198,7 @@ impl Model {
             self.update_labels();
             self.forget_keys();
         }
-        self.share.leave_out(&self.source, self.short);
+        self.share.leave_out(self.short);
         Sample {
             metrics: self.list(),
             values: std::mem::take(&mut self.values),

@@ -282,7 +282,7 @@ impl Reader {
     pub(crate) fn new(name: Arc<str>, cluster: u16, path: Arc<Path>, kind: Kind, defaults: Arc<Defaults>) -> Reader {
         let mut model = Model::new(Arc::clone(&name), cluster, &defaults.store, defaults.instances);
         model.likeness = defaults.likeness;
-        model.share = Share::new(&defaults.budget);
+        model.share = Share::new(&defaults.budget, &name);
         Reader {
             name,
             path,

@@ -256,7 +256,7 @@ fn as_pcps_agent() {
 }
 
 fn limited(memory: usize) -> Model {
-    Model { share: Share::new(&Budget::new(memory)), ..model() }
+    Model { share: Share::new(&Budget::new(memory), "a"), ..model() }
 }
 
 fn document(names: impl Iterator<Item = usize>) -> String {

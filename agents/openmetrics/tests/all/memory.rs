@@ -60,7 +60,7 @@ fn sources_that_explode_have_a_limit_and_others_a_floor() {
     assert!(memory.iter().sum::<f64>() <= f64::from(16 << 20), "{memory:?}");
     let log = scene.log();
     for name in exploding {
-        let is_of = |line: &&str| line.contains("at most 16 MiB") && line.contains(&format!("source {name}"));
+        let is_of = |line: &&str| line.contains("16 MiB in all") && line.contains(&format!("source {name}"));
         assert_eq!(log.lines().filter(is_of).count(), 1, "{log}");
     }
     // A source whose file is removed gives its memory back.
@@ -71,6 +71,6 @@ fn sources_that_explode_have_a_limit_and_others_a_floor() {
     until("another source has more than the floor", || {
         values(agent, "again.m").is_ok_and(|values| values.len() == 5000)
     });
-    let honest = ["first", "later"].map(|name| format!("for each: source {name}"));
+    let honest = ["first", "later"].map(|name| format!("in all: source {name}"));
     assert!(!honest.iter().any(|line| log.contains(line)), "{log}");
 }
