@@ -286,6 +286,10 @@ impl Model {
         let (Some(value), Some(of)) = (self.values.get_mut(at), self.series.get_mut(at)) else { return Ok(()) };
         let new = Value::parse(text, ty);
         if self.likeness == Likeness::Better {
+            if matches!(new, Value::Bad(_)) && !self.is_document && self.lines == 0 {
+                // If the metric were new, it would not be added.
+                return Err(no_value(text, ty));
+            }
             // The same series twice may be several points of time. The last one counts, as in PCP's agent. Labels with
             // invalid UTF-8 may differ although their texts are the same.
             if *of != NONE && (*of != series || line.contains(char::REPLACEMENT_CHARACTER)) {

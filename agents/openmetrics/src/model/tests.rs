@@ -195,6 +195,7 @@ fn no_value_is_an_arbitrary_one() {
         ("FILTER: EXCLUDE LABEL floor", "", &format!("{floors}{floors}b 1\n"), "b=1"),
         ("", "", &format!("{SINGULAR}\np{{z=\"1\"}} 1\np{{z=\"2\"}} x\n"), ""),
         ("", "", &format!("{SINGULAR}\np{{z=\"1\"}} x\np{{z=\"2\"}} 1\n"), ""),
+        ("FILTER: EXCLUDE LABEL z", "", "p{z=\"1\"} x\ny 1\np{z=\"2\"} 5\n", "y=1 p=5"),
         // The same instance by another text.
         ("", "", &two("a", "x=\"1 y:2\"", "x=\"1\",y=\"2\""), ""),
         // Invalid UTF-8.

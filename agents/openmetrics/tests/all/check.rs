@@ -64,6 +64,16 @@ fn lines_that_are_refused() {
     let path = write(&dir.path().join("document"), "a-b{c-d=\"1\"} 1\n", 0o644);
     let (code, text) = check(&path);
     assert!(code == Some(1) && text.contains("line 1 is refused: invalid metric name \"a-b\""), "{text}");
+    assert!(text.contains("PCP's agent would read neither line 1 nor any line after it."), "{text}");
+    // Every line is named, up to a limit, and the others are read.
+    let lines: String = (0..30).map(|n| format!("a{n} 1\nb{{c{n}}} 2\n")).collect();
+    let (code, text) = check(&write(&dir.path().join("many"), &lines, 0o644));
+    assert!(code == Some(1) && text.contains("openmetrics.SOURCE.a29"), "{text}");
+    assert_eq!(text.matches(" is refused: column 7: = must follow").count(), 10, "{text}");
+    assert!(text.contains("and 10 more lines are refused\nPCP's agent would read neither line 2 nor"), "{text}");
+    let (code, text) = check(&write(&dir.path().join("value"), "a 1\na{b=\"1\"} 2\nc x\n", 0o644));
+    assert!(code == Some(1) && text.contains("line 3 is refused: \"x\" is not a number"), "{text}");
+    assert!(text.contains("PCP's agent would read all lines, and have no value or an arbitrary one"), "{text}");
     let script = write(&dir.path().join("script"), "#!/bin/sh\necho 'b{c} 1'\n", 0o755);
     let (code, text) = check(&script);
     assert!(code == Some(1) && text.contains("line 1 is refused: column 6: = must follow"), "{text}");
