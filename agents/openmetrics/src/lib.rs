@@ -18,6 +18,7 @@ mod control;
 mod document;
 mod filter;
 mod http;
+mod labels;
 mod metadata;
 mod metric;
 mod model;
@@ -51,7 +52,7 @@ use pmda::prelude::*;
 use pmda::{Changes, CommandLine, Features, LabelSubject, PollSet, Wake};
 use tracing::{info, warn};
 
-use metric::{Likeness, pairs};
+use metric::Likeness;
 use options::Options;
 use source::Source;
 use sources::Sources;
@@ -206,8 +207,8 @@ impl Agent for Openmetrics {
         Ok(match of {
             LabelSubject::Cluster(cluster) => self.sources.get(cluster).and_then(|source| source.labels(&self.host)),
             LabelSubject::Item(item) => self.metric(item).map(|(_, metric)| {
-                let mut set = metric::label_set(pairs(&metric.labels), self.likeness).unwrap_or_default();
-                for (name, value) in pairs(&metric.notes) {
+                let mut set = metric::label_set(metric.labels.iter(), self.likeness).unwrap_or_default();
+                for (name, value) in metric.notes.iter() {
                     // Labels that PCP does not allow are left out.
                     let _ = set.add_notes(json!({ name: value }));
                 }

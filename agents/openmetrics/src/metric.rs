@@ -7,6 +7,7 @@ use pmapi::{Inst, Item, LabelFlags, LabelSet, Semantics, Serial, Type, Units};
 use pmda::Instances;
 use serde_json::{Map, Value as Json, json};
 
+use crate::labels::Labels;
 use crate::value::Value;
 
 /// First serial number of the instance domains of metrics. PCP's agent uses the serials below for other domains.
@@ -42,19 +43,6 @@ pub(crate) enum Likeness {
 
 /// Slot of an instance that no document has contained since the agent started.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
-
-/// Names and values of labels.
-pub(crate) type Labels = Arc<[(Box<str>, Box<str>)]>;
-
-/// Copies labels.
-pub(crate) fn labels<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
-    pairs.map(|(name, value)| (name.into(), value.into())).collect()
-}
-
-/// Iterates over labels.
-pub(crate) fn pairs(labels: &Labels) -> impl Iterator<Item = (&str, &str)> + Clone {
-    labels.iter().map(|(name, value)| (&**name, &**value))
-}
 
 /// A metric of a source.
 #[derive(Clone, Debug)]
@@ -108,7 +96,7 @@ impl Named {
     pub(crate) fn labels_of(&self, inst: Inst, likeness: Likeness) -> LabelSet {
         let at = inst.word() as usize;
         let labels = self.labels.get(at).and_then(Option::as_ref);
-        let pairs = labels.into_iter().flat_map(pairs).filter(|(name, _)| *name != "instname");
+        let pairs = labels.into_iter().flat_map(Labels::iter).filter(|(name, _)| *name != "instname");
         let Some(mut set) = label_set(pairs, likeness) else { return LabelSet::new() };
         if let Some(name) = self.names.get(at) {
             let name = if self.prefixed { (**name).to_owned() } else { format!("{at} {name}") };
@@ -301,7 +289,7 @@ mod tests {
             names: vec!["a:1".into(), "two".into(), "b".into()],
             prefixed: false,
             slots: vec![7, NO_SLOT, NO_SLOT],
-            labels: vec![Some(super::labels(pairs.into_iter())), None, Some(super::labels(valid.into_iter()))],
+            labels: vec![Some(Labels::new(pairs.into_iter())), None, Some(Labels::new(valid.into_iter()))],
         };
         let texts = [0, 1, 2, 3].map(|inst| named.labels_of(Inst::new(inst), Likeness::Better).json().to_owned());
         assert_eq!(texts[0], r#"{"_block_size_resolved":"1","a":"x\"y","d":"é","instname":"0 a:1"}"#);

@@ -16,10 +16,10 @@ use pmapi::{Error, Item, LabelSet, Type};
 use tracing::{debug, warn};
 
 use crate::budget::Share;
+use crate::labels::Labels;
 use crate::metadata::{Block, Samples, is_name};
 use crate::metric::{
-    HELP, Labels, Likeness, METRICS, Metric, NAME, NO_SLOT, Named, Refused, Sample, Shape, cut, fitting, labels, pairs,
-    serial,
+    HELP, Likeness, METRICS, Metric, NAME, NO_SLOT, Named, Refused, Sample, Shape, cut, fitting, serial,
 };
 use crate::naming::{self, Naming};
 use crate::store::Store;
@@ -119,8 +119,8 @@ const KEY: usize = 128;
 const METRIC: usize = 512;
 /// Memory for an instance, in bytes, besides its name and labels.
 const INSTANCE: usize = 200;
-/// Memory for a label, in bytes, besides its texts.
-const LABEL: usize = 64;
+/// Memory for the labels of an instance or metric, in bytes, besides their texts.
+const LABELS: usize = 32;
 /// Number of places in memory that have a copy of a name: the table, the exported names, and the text of the table's file.
 const COPIES: usize = 3;
 /// Keys that are not in the last document are forgotten if they need more memory than those that are in it, and this
@@ -136,7 +136,7 @@ fn of_name(name: &str) -> usize {
 }
 
 fn of_labels(labels: &Labels) -> usize {
-    labels.iter().map(|(name, value)| LABEL + name.len() + value.len()).sum()
+    LABELS + labels.len()
 }
 
 impl Model {
@@ -197,6 +197,7 @@ impl Model {
         if outcome.reordered {
             self.update_labels();
             self.forget_keys();
+            self.shrink();
         }
         self.share.leave_out(self.short);
         Sample {
@@ -598,13 +599,13 @@ impl Model {
             let Some(working) = self.metrics.get(usize::from(at)) else { continue };
             let Some(instances) = working.published.instances() else { continue };
             let Some(Some(of)) = instances.labels.get(inst as usize) else { continue };
-            let is_name = |label: &(Box<str>, _)| matches!(&*label.0, "instname" | "instance");
-            if !(working.by_pcp && of.iter().any(is_name)) {
-                naming::merge(all.entry(at).or_insert_with(|| pairs(&working.published.labels).collect()), of);
+            let has_name = || of.iter().any(|(name, _)| matches!(name, "instname" | "instance"));
+            if !(working.by_pcp && has_name()) {
+                naming::merge(all.entry(at).or_insert_with(|| working.published.labels.iter().collect()), of);
             }
         }
         let all: Vec<(u16, Labels)> =
-            all.into_iter().map(|(at, merged)| (at, labels(fitting(merged.into_iter())))).collect();
+            all.into_iter().map(|(at, merged)| (at, Labels::new(fitting(merged.into_iter())))).collect();
         for (at, labels) in all {
             let working = self.metrics.get_mut(usize::from(at));
             if let Some(working) = working.filter(|working| working.published.labels != labels) {
@@ -629,10 +630,18 @@ impl Model {
         }
         let wanted: HashSet<&Arc<str>> = self.order.iter().map(|(key, _)| key).collect();
         self.known.retain(|key, _| wanted.contains(key));
-        self.known.shrink_to_fit();
         let bytes = wanted.iter().map(|key| of_key(key)).sum::<usize>();
         self.share.give(self.keys - bytes);
         self.keys = bytes;
+    }
+
+    /// Frees memory that the next documents do not need: there may be very many sources.
+    fn shrink(&mut self) {
+        self.order.shrink_to_fit();
+        self.known.shrink_to_fit();
+        self.metrics.shrink_to_fit();
+        self.by_name.shrink_to_fit();
+        self.series.shrink_to_fit();
     }
 
     /// Schedules the writing of tables that have changed.

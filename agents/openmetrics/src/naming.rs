@@ -10,7 +10,8 @@ use pmapi::LabelSet;
 use pmapi::escape::{Escaped, is_control};
 
 use crate::filter::{Designation, Filters};
-use crate::metric::{self, Labels, Likeness, NO_SLOT, Named, fitting, pairs};
+use crate::labels::Labels;
+use crate::metric::{Likeness, NO_SLOT, Named, fitting};
 use crate::table::Table;
 
 /// A sample with fewer labels is searched without a table of their names.
@@ -88,14 +89,14 @@ impl<'a> Naming<'a> {
     /// Returns the labels and notes of a metric whose first sample is this one.
     pub(crate) fn of_metric(&self) -> (Labels, Labels) {
         let (notes, labels): (Vec<&Label<'a>>, _) = self.included.iter().flatten().partition(|label| label.optional);
-        let copied = |labels: Vec<&Label<'a>>| metric::labels(fitting(labels.into_iter().map(Label::texts)));
+        let copied = |labels: Vec<&Label<'a>>| Labels::new(fitting(labels.into_iter().map(Label::texts)));
         (copied(labels), copied(notes))
     }
 
     /// Returns the labels of the instance; `None` for a sample without labels.
     pub(crate) fn naming(&self) -> Option<Labels> {
         let included = self.included.as_ref()?.iter().filter(|label| !label.optional);
-        Some(metric::labels(fitting(included.map(Label::texts))))
+        Some(Labels::new(fitting(included.map(Label::texts))))
     }
 
     /// Returns the name of the instance, without a number, and whether the name consists of all labels and therefore
@@ -139,7 +140,7 @@ fn shown(name: Arc<str>, likeness: Likeness) -> Arc<str> {
 /// Adds labels to those of a metric. They replace labels of the same name. Stops when the labels exceed the size of a
 /// label set.
 pub(crate) fn merge<'a>(of: &mut Vec<(&'a str, &'a str)>, labels: &'a Labels) {
-    for (name, value) in pairs(labels) {
+    for (name, value) in labels.iter() {
         let has_room = of.len() <= LabelSet::MAX_LABELS;
         match of.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,

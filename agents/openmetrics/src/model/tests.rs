@@ -241,7 +241,7 @@ fn labels_are_those_of_the_last_document() {
             let sample = model.read(&format!("{metadata}\np{{{instname}z=\"{zone}\"}} 3\n"), &Rules::default());
             let metric = &sample.metrics[0];
             let labels = metric.instances().map_or(&metric.labels, |named| named.labels[0].as_ref().unwrap());
-            assert_eq!(pairs(labels).last(), Some(("z", zone)), "{metadata}");
+            assert_eq!(labels.iter().last(), Some(("z", zone)), "{metadata}");
         }
     }
 }
