@@ -34,6 +34,8 @@ use crate::url_file::{Format, UrlFile, quoted, without_user};
 const REDIRECTS: u32 = 5;
 /// Most bytes that are read of the body of a redirection, so that its connection can be used again.
 const MOVED: usize = 64 << 10;
+/// Bytes that are received before other sources have their turn.
+const PIECE: usize = 256 << 10;
 /// Most headers of an answer.
 const HEADERS: usize = 512;
 /// Longest time for which a connection is kept without a request. Many servers close it earlier.
@@ -202,8 +204,13 @@ impl Client {
         }
         let coding = Coding::of(response.headers());
         let mut document = Document::new(means.permits, means.bytes, means.usual + means.usual / 16 + 64);
-        let mut body = response.into_body();
+        let (mut body, mut pause) = (response.into_body(), PIECE);
         while let Some(frame) = body.frame().await {
+            // A server that floods the agent must not occupy the thread of all sources.
+            if document.len() >= pause {
+                pause = document.len() + PIECE;
+                tokio::task::yield_now().await;
+            }
             let frame = frame.map_err(|e| {
                 let failure = Failure::of(&e);
                 let is_end = failure.reason.contains("ended the connection");

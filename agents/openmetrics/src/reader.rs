@@ -320,13 +320,13 @@ impl Reader {
             }
         };
         report.code = fetched.code;
+        let is_long = fetched.document.len() > SHORT || fetched.coding.is_encoded();
         // The first reading loads tables.
-        let is_short = fetched.document.len() <= SHORT && !fetched.coding.is_encoded() && self.length > 0;
-        if is_short {
+        if !is_long && self.length > 0 {
             return self.convert(fetched, report);
         }
         let permits = self.defaults.permits.clone();
-        match permits.heavy(move || self.convert(fetched, report)).await {
+        match permits.convert(is_long, move || self.convert(fetched, report)).await {
             Ok(report) => report,
             Err(_) => Report::panicked(cluster, call),
         }

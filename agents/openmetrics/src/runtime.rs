@@ -1,7 +1,7 @@
 //! The thread that reads all sources: a tokio runtime of one thread, with a task for each reading.
 //!
 //! Nothing on that thread may wait for a file system, a name service or a long computation: such work goes to threads
-//! of the runtime by [`Slow`] and [`Permits::heavy`]. The agent's own thread only receives reports ([`Reports`]).
+//! of the runtime by [`Slow`] and [`Permits::convert`]. The agent's own thread only receives reports ([`Reports`]).
 
 use std::future::Future;
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +16,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use crate::metric::LAST_CLUSTER;
 
@@ -28,6 +28,12 @@ const IDLE: Duration = Duration::from_secs(2);
 const TASKS: u32 = 8;
 /// Longest time that the end of the agent waits for its tasks, which end their scripts.
 const LAST: Duration = Duration::from_secs(1);
+/// Time after which free memory is returned to the system for the first time: when the first documents have been read.
+const FIRST_TRIM: Duration = Duration::from_secs(2);
+/// Time between two returns of free memory.
+const TRIM: Duration = Duration::from_secs(60);
+/// Long documents that are converted at a time. The decoder of each needs up to 8 MiB.
+const LONG: usize = 8;
 /// Time after which slow work no longer keeps other work from beginning.
 pub(crate) const TURN: Duration = Duration::from_millis(250);
 /// Bytes of memory that a permit of [`Permits::memory`] stands for.
@@ -62,6 +68,8 @@ pub(crate) fn run<T>(task: impl Future<Output = T>) -> io::Result<T> {
 #[derive(Debug)]
 pub(crate) struct Runtime {
     handle: Handle,
+    /// Whether there was a task since free memory was returned.
+    is_used: Arc<AtomicBool>,
     /// Dropped to end the thread.
     stop: Option<oneshot::Sender<()>>,
     /// Disconnected when the thread's tasks have ended.
@@ -78,17 +86,32 @@ impl Runtime {
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let (ends, ended) = mpsc::channel();
+        let is_used = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&is_used);
         pmapi::thread::spawn("reader", move || {
-            let _ = runtime.block_on(stopped);
+            runtime.block_on(until(stopped, &of_thread));
             runtime.shutdown_background();
             drop::<mpsc::Sender<()>>(ends);
         })?;
-        Ok(Runtime { handle, stop: Some(stop), ended })
+        Ok(Runtime { handle, is_used, stop: Some(stop), ended })
     }
 
     /// Begins a task.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.is_used.store(true, Ordering::Relaxed);
         self.handle.spawn(task).abort_handle()
+    }
+}
+
+/// Waits for the end of the agent. Meanwhile returns free memory to the system now and then: otherwise the agent would keep
+/// the most memory that its documents ever needed together.
+async fn until(mut stopped: oneshot::Receiver<()>, is_used: &AtomicBool) {
+    let mut pause = FIRST_TRIM;
+    while timeout(pause, &mut stopped).await.is_err() {
+        pause = TRIM;
+        if is_used.swap(false, Ordering::Relaxed) {
+            let _ = spawn_blocking(pmapi::thread::trim_heap).await;
+        }
     }
 }
 
@@ -106,8 +129,8 @@ pub(crate) struct Permits {
     slow: Arc<Semaphore>,
     /// Scripts that begin, each for [`TURN`] at most.
     scripts: Arc<Semaphore>,
-    /// Long documents that are decoded and parsed.
-    heavy: Arc<Semaphore>,
+    /// Long documents that are converted.
+    long: Arc<Semaphore>,
     /// Memory of long documents, in MiB.
     pub(crate) memory: Arc<Semaphore>,
     /// Size of `memory`.
@@ -123,13 +146,12 @@ impl Permits {
         let longest = usize::try_from(longest).unwrap_or(usize::MAX);
         let most = (longest / MIB).max(MEMORY).min(memory / MIB).clamp(1, Semaphore::MAX_PERMITS);
         raise_files();
-        let processors = std::thread::available_parallelism().map_or(2, usize::from).max(2);
         let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(soft, _)| soft);
         let of = |permits| Arc::new(Semaphore::new(permits));
         Permits {
             slow: of(sources),
             scripts: of(sources),
-            heavy: of(processors),
+            long: of(LONG),
             memory: of(most),
             most,
             kept: of(usize::try_from(files / 2).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)),
@@ -146,15 +168,16 @@ impl Permits {
         Arc::clone(&self.kept).try_acquire_owned().ok()
     }
 
-    /// Runs a long computation on another thread, at most one for each processor.
+    /// Converts a document on another thread. Of long ones, [`LONG`] are converted at a time.
     ///
     /// # Errors
-    /// The computation panicked.
-    pub(crate) async fn heavy<T: Send + 'static>(
+    /// The conversion panicked.
+    pub(crate) async fn convert<T: Send + 'static>(
         &self,
+        is_long: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
-        let _permit = self.heavy.acquire().await;
+        let _permit = if is_long { self.long.acquire().await.ok() } else { None };
         spawn_blocking(work).await.map_err(|_| PANICKED.to_owned())
     }
 }
@@ -302,17 +325,17 @@ mod tests {
         .unwrap();
     }
 
-    /// A panic in slow work and in a long computation is an error, and gives the permits back.
+    /// A panic in slow work and in a conversion is an error, and gives the permits back.
     #[test]
     fn work_that_panics() {
         let permits = Permits::new(1, 0, usize::MAX);
         run(async {
-            for _ in 0..5 {
+            for _ in 0..2 * LONG {
                 let mut slow = Slow::default();
                 assert_eq!(slow.run(&permits, Instant::now() + LIMIT, || -> u8 { panic!("on purpose") }).await, None);
-                assert_eq!(permits.heavy(|| -> u8 { panic!("on purpose") }).await, Err(PANICKED.to_owned()));
+                assert_eq!(permits.convert(true, || -> u8 { panic!("on purpose") }).await, Err(PANICKED.to_owned()));
             }
-            assert_eq!(permits.heavy(|| 5).await, Ok(5));
+            assert_eq!(permits.convert(true, || 5).await, Ok(5));
         })
         .unwrap();
     }
