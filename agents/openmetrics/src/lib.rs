@@ -36,7 +36,6 @@ mod store;
 mod table;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
-mod trial;
 mod trust;
 mod url_file;
 mod value;
@@ -56,7 +55,6 @@ use metric::Likeness;
 use options::Options;
 use source::Source;
 use sources::Sources;
-pub use trial::{Seen, Trial};
 
 /// Agent `openmetrics`: serves the samples that tasks have read from the sources of a configuration directory.
 #[derive(Debug)]

@@ -12,7 +12,7 @@
 //! | `clients` | `trace` | TCP clients of four other users and sixteen addresses: damaged PDUs, silence, ever new names |
 //! | `clients` | `trace:tags` | extreme values of tags that an honest client uses, too |
 //! | `texts` | `config`, `cache`, `expressions`, `help`, `names`, `settings` | damaged configurations, caches, help, name spaces |
-//! | `openmetrics` | `documents`, `tables`, `sources` | damaged documents and configurations, tables of names, hostile scripts and HTTP servers |
+//! | `openmetrics` | `tables`, `sources` | damaged documents, configurations and tables of names, hostile scripts and HTTP servers |
 //! | `archives` | `damage` | damaged archives of both versions, plain and compressed |
 //! | `faults` | `restart`, `apps`, `limits`, `disk`, `disk:btrfs`, `links`, `clock`, `pmcd` | `kill -9`, SIGSTOP, no descriptors, no memory, a full disk, removed directories, links in place of caches and logs, jumping clocks |
 //! | `applications` | `labels`, `start`, `forks`, `traces` | label sets of hostile clients, file names that other users occupy, forks at any time |

@@ -97,7 +97,7 @@ fn planned() -> Vec<Planned> {
     for (what, share) in texts {
         all.push(Planned { name: format!("texts:{what}"), kind: Kinds::Files, share });
     }
-    for (what, share) in [("documents", 6.0), ("tables", 0.2), ("sources", 3.0)] {
+    for (what, share) in [("tables", 0.2), ("sources", 9.0)] {
         all.push(Planned { name: format!("openmetrics:{what}"), kind: Kinds::Files, share });
     }
     all.push(Planned { name: "archives:damage".to_owned(), kind: Kinds::Files, share: 1.0 });

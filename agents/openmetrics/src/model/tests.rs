@@ -1,4 +1,7 @@
+use std::fmt::Write as _;
+
 use pmapi::Atom;
+use proptest::prelude::*;
 
 use super::*;
 use crate::budget::Budget;
@@ -309,4 +312,110 @@ fn names_that_change_all_the_time_use_no_more_memory() {
     }
     let largest = |from: usize| used.iter().skip(from).take(20).max();
     assert_eq!(largest(20), largest(40), "{used:?}");
+}
+
+fn limited_to(instances: usize) -> Model {
+    Model::unsaved("a".into(), instances)
+}
+
+fn values(sample: &Sample) -> usize {
+    sample.values.iter().filter(|value| value.atom().is_some()).count()
+}
+
+fn refused(sample: &Sample) -> Option<usize> {
+    sample.refused.first.first().map(|(line, _)| *line)
+}
+
+/// With quadratic time, this and the next test would take minutes.
+#[test]
+fn a_sample_with_very_many_labels() {
+    let labels = (0..LONG).fold(String::new(), |mut labels, n| {
+        let _ = write!(labels, "l{n}=\"{n}\",");
+        labels
+    });
+    // The second half repeats the first.
+    let sample = model().read(&format!("m{{{labels}{labels}}} 1\nn 2\n"), &Rules::default());
+    assert_eq!((shown(&sample).as_str(), refused(&sample), sample.left_out), ("n=2", None, 1));
+}
+
+#[test]
+fn very_many_names_of_labels() {
+    let document = (0..LONG).fold(String::new(), |mut document, n| {
+        let _ = writeln!(document, "m{{l{n}=\"\"}} {n}");
+        document
+    });
+    let sample = limited_to(LONG).read(&document, &Rules::default());
+    assert_eq!((values(&sample), refused(&sample), sample.left_out), (LONG, None, 0));
+}
+
+#[test]
+fn long_names_are_left_out() {
+    let long = "a".repeat(LONG);
+    let document = format!("{long} 1\n{long}{{b=\"1\"}} 1\n# PCP5 {long} 1.2.3 u32 1.2 counter none\nc 2\n");
+    let mut model = limited_to(100);
+    let sample = model.read(&format!("{document}# a comment\nd 3\n"), &Rules::default());
+    assert_eq!((shown(&sample).as_str(), refused(&sample), sample.left_out), ("d=3", None, 3));
+    let sample = model.read(&format!("\u{feff}e 4\nf_{{}} {long}\n-{long} 1\n"), &Rules::default());
+    assert_eq!((values(&sample), refused(&sample)), (2, Some(2)));
+    // PCP's tools would accept a very long name of an instance, but it would delay other clients of pmcd.
+    let sample = model.read(&format!("m{{a=\"{}\"}} 1\nb 2\n", "x".repeat(80_000)), &Rules::default());
+    assert_eq!((shown(&sample).as_str(), sample.left_out), ("b=2", 1));
+}
+
+/// Lines of documents, good and bad ones.
+const LINES: [&str; 24] = [
+    "# HELP a Some help.",
+    "# TYPE a counter",
+    "# TYPE b histogram",
+    "# PCP5 p.q 1.2.3 u64 1.2 counter count",
+    "# PCP5 a 1.2.4 string PM_INDOM_NULL discrete none",
+    "# METADATA",
+    "#",
+    "",
+    "a 1",
+    "a{x=\"1\"} 2",
+    "a{x=\"2\",y=\"z\"} 3",
+    "a{y=\"z\",x=\"2\"} 4",
+    "b_bucket{le=\"+Inf\"} 5",
+    "b_sum NaN",
+    "p_q{instname=\"i\",z=\"1\"} 6",
+    "p_q{instname=\"i\",z=\"2\"} 7",
+    "{\"x y\",\"a b\"=\"c\"} 8",
+    "a{x=\"1\"",
+    "a{x=1} 2",
+    "a-b 1",
+    "c abc",
+    "d 1e400 1395066363000",
+    "e 5 # {a=\"b\"} 1 2",
+    "\u{fffd} 1",
+];
+
+proptest! {
+    /// A document has the same values when it is read again, also after another one.
+    #[test]
+    fn values_depend_on_their_document(
+        first in proptest::collection::vec((0..LINES.len(), any::<proptest::sample::Index>(), any::<u8>()), 1..12),
+        second in proptest::collection::vec(0..LINES.len(), 0..12),
+    ) {
+        let damaged = |line: &str, at: &proptest::sample::Index, byte: u8| {
+            let mut bytes = line.as_bytes().to_vec();
+            if byte < 64 && !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = 2 * byte;
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let first: Vec<_> = first.iter().map(|(line, at, byte)| damaged(LINES[*line], at, *byte)).collect();
+        let first = format!("honest 12345\n\n# x\n{}\n", first.join("\n"));
+        let second: String = second.iter().map(|line| format!("{}\n", LINES[*line])).collect();
+        let mut model = model();
+        let before = model.read(&first, &Rules::default());
+        let honest = shown(&before);
+        prop_assert!(honest.split(' ').any(|value| value == "honest=12345"), "{honest}");
+        let again = model.read(&first, &Rules::default());
+        prop_assert_eq!((shown(&again), refused(&again)), (honest, refused(&before)));
+        model.read(&second, &Rules::default());
+        let later = model.read(&first, &Rules::default());
+        prop_assert_eq!((values(&later), refused(&later)), (values(&before), refused(&before)), "after {}", second);
+    }
 }

@@ -10,7 +10,6 @@ mod check;
 mod compared;
 mod files;
 mod hostile;
-mod large;
 mod many;
 mod memory;
 mod odd;
