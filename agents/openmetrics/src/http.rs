@@ -120,10 +120,10 @@ impl Failure {
     /// Servers often repeat a request's address in their answer.
     fn of(e: &hyper::Error) -> Failure {
         let cause = e.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-        if let Some(cause) = cause.filter(|cause| cause.kind() != io::ErrorKind::UnexpectedEof) {
+        if let Some(cause) = cause.filter(|_| !is_end(e)) {
             return Failure::of_io(cause);
         }
-        if e.is_incomplete_message() || e.is_canceled() || e.is_closed() || cause.is_some() {
+        if e.is_incomplete_message() || e.is_canceled() || e.is_closed() || is_end(e) {
             return "the server ended the connection before its answer".into();
         }
         format!("protocol: {e}").into()
@@ -203,23 +203,8 @@ impl Client {
             )));
         }
         let coding = Coding::of(response.headers());
-        let mut document = Document::new(means.permits, means.bytes, means.usual + means.usual / 16 + 64);
-        let (mut body, mut pause) = (response.into_body(), PIECE);
-        while let Some(frame) = body.frame().await {
-            // A server that floods the agent must not occupy the thread of all sources.
-            if document.len() >= pause {
-                pause = document.len() + PIECE;
-                tokio::task::yield_now().await;
-            }
-            let frame = frame.map_err(|e| {
-                let failure = Failure::of(&e);
-                let is_end = failure.reason.contains("ended the connection");
-                failed(if is_end { ENDED.to_owned() } else { failure.reason })
-            })?;
-            if let Some(bytes) = frame.data_ref() {
-                document.extend(bytes).map_err(|full| failed(full.of("the answer is ")))?;
-            }
-        }
+        let document = Document::new(means.permits, means.bytes, means.usual + means.usual / 16 + 64);
+        let document = received(response, document).await.map_err(failed)?;
         self.keep(connection, origin, means.permits);
         Ok(Answer { code: *code, coding, document })
     }
@@ -362,6 +347,37 @@ impl Client {
         let config = read.map_err(|e| e.to_string())??;
         Ok(self.tls.insert(config).clone())
     }
+}
+
+/// Receives the body of an answer.
+async fn received(response: Response<Incoming>, mut document: Document) -> Result<Document, String> {
+    let headers = response.headers();
+    let has_length = headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRANSFER_ENCODING);
+    let (mut body, mut pause) = (response.into_body(), PIECE);
+    while let Some(frame) = body.frame().await {
+        // A server that floods the agent must not occupy the thread of all sources.
+        if document.len() >= pause {
+            pause = document.len() + PIECE;
+            tokio::task::yield_now().await;
+        }
+        match frame {
+            Ok(frame) => {
+                let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
+                document.extend(bytes).map_err(|full| full.of("the answer is "))?;
+            }
+            // Many servers end TLS without saying so.
+            Err(e) if !has_length && is_end(&e) => break,
+            Err(e) if e.is_incomplete_message() || is_end(&e) => return Err(ENDED.to_owned()),
+            Err(e) => return Err(Failure::of(&e).reason),
+        }
+    }
+    Ok(document)
+}
+
+/// Returns whether the connection has ended, rather than failed.
+fn is_end(e: &hyper::Error) -> bool {
+    let cause = e.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 /// Reason for an answer that is not complete.

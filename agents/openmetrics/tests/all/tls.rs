@@ -227,6 +227,34 @@ fn certificates_that_change() {
     assert_eq!(log.matches("source src has values again").count(), 4, "{log}");
 }
 
+/// A server that ends the connection without an alert of TLS: its answer is complete only if it has no length.
+#[test]
+fn connections_that_end_without_a_word() {
+    let scene = Scene::new(&["-t", "1min", "--wait", "1min"]);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(certificate("server.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+    for (name, headers) in [("open", ""), ("short", "Content-Length: 100\r\n")] {
+        let (config, listener) = (Arc::clone(&config), TcpListener::bind("127.0.0.1:0").unwrap());
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream.unwrap());
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\n{headers}\r\na 5\n").as_bytes());
+                let _ = stream.flush();
+            }
+        });
+        let authorities = certificate("ca.pem");
+        scene.url(name, &format!("https://localhost:{port}/\nAUTHORITIES: {}", authorities.display()));
+    }
+    let mut agent = scene.start();
+    until("the whole answer", || value(&mut agent, "open.a") == Ok(5.0));
+    until("the other fails", || control(&mut agent, "error", "short").contains("ended the connection within"));
+}
+
 /// A server that sends its part of the handshake slowly has no more time than another one.
 #[test]
 fn a_handshake_that_trickles() {
