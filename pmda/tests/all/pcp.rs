@@ -1,12 +1,5 @@
 //! The test agents under the real pmcd, compared with PCP's C library.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[path = "../stage/mod.rs"]
-mod stage;
-#[path = "../zoo/mod.rs"]
-mod zoo;
-
 mod cache;
 mod clients;
 mod dynamic;
@@ -18,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
+use crate::stage::{self, Stage};
+use crate::zoo::{self, Zoo};
 use pmapi::Config;
 use pmda::Engine;
-use stage::Stage;
 use testkit::{Agent, Pcp, Pmcd};
-use zoo::Zoo;
 
 /// Starts a private pmcd with the agent `zoo`.
 fn zoo() -> Pmcd {

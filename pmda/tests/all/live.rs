@@ -1,21 +1,17 @@
 //! Events, clients, states and types for each host of an agent: in this process, a session over a socket, a process
 //! over a pipe, and a shared object.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod stage;
-
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+use crate::stage::{self, *};
 use pcp_collector::{AgentState, Channel, Collector, LabelTarget, Launch, Local, SharedObject, Stream};
 use pcp_pdu::event::{self, EventFlags, Layout};
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, Item, PmId, Type};
 use pmda::{Agent, Engine, Session, Startup};
-use stage::*;
 
 fn domain() -> Domain {
     Domain::new(stage::DOMAIN).unwrap()

@@ -1,7 +1,5 @@
 //! Metrics without support answer with an error, or without values if the agent declares that.
 
-#![allow(clippy::unwrap_used)]
-
 use pcp_collector::Local;
 use pmapi::{Domain, PmId};
 use pmda::prelude::*;

@@ -1,7 +1,5 @@
 //! A text with a NUL byte is an error: clients would end it there.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::Write;
 use std::sync::Mutex;
 

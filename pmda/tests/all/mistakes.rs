@@ -1,7 +1,5 @@
 //! All mistakes in an agent's declarations are reported together when it starts.
 
-#![allow(clippy::unwrap_used)]
-
 use pmapi::Config;
 use pmda::prelude::*;
 use pmda::{Engine, Schema};

@@ -1,15 +1,12 @@
 //! One suite of requests for each host of an agent: in this process, a session over a socket, a process over a pipe,
 //! and a shared object.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod zoo;
-
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::zoo::{self, CACHED, FAILING, FIXED, GUEST, GUESTS, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
 use pcp_collector::{Channel, Collector, LabelTarget, Launch, Local, SharedObject, Stream};
 use pcp_pdu::handshake::{Attribute, Features};
 use pcp_pdu::metadata::{Subject, TextKind};
@@ -18,7 +15,6 @@ use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 use pmda::{Agent, Engine, Session};
-use zoo::{CACHED, FAILING, FIXED, GUEST, GUESTS, LEVEL, MANY, MISFIT, PARTLY, STORED, TYPES, Zoo};
 
 fn domain() -> Domain {
     Domain::new(zoo::DOMAIN).unwrap()

@@ -1,24 +1,20 @@
 //! Bytes that no pmcd sends. The agent never panics, never uses a disproportionate amount of memory, and reacts as
 //! `libpcp_pmda` intends: an error PDU, nothing, or the end of the session.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod zoo;
-
 use std::io::{self, Read};
 use std::sync::LazyLock;
 
+use crate::zoo::{self, Zoo};
 use pcp_pdu::handshake::Features;
 use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::{Config, Domain, Error};
 use pmda::{Engine, Reply, Session, SessionError};
 use proptest::prelude::*;
-use zoo::Zoo;
 
 /// Requests of PCP's dbpmda to its agents, changed to the domain of `zoo`.
 static REQUESTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let captured =
-        include_str!("../../pmapi/pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
+        include_str!("../../../pmapi/pdu/tests/data/pdus.hex").lines().filter_map(|line| line.strip_prefix("> "));
     let bytes = |line: &str| -> Vec<u8> {
         line.as_bytes().chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
     };

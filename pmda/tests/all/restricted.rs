@@ -1,18 +1,14 @@
 //! Metrics that only administrators may store, for each host of an agent.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod stage;
-
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
+use crate::stage::{self, RULE, Stage, example};
 use pcp_collector::{Channel, Collector, Launch, Local, SharedObject, Stream};
 use pcp_pdu::handshake::{self, Attr, Attribute, Features};
 use pmapi::{Atom, Config, Domain, Error, PmId};
 use pmda::{Agent, Engine, Session};
-use stage::{RULE, Stage, example};
 
 fn domain() -> Domain {
     Domain::new(stage::DOMAIN).unwrap()

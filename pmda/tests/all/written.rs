@@ -1,7 +1,5 @@
 //! The directory that an agent writes contains the shared object that Cargo has built beside the binary.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::process::Command;
 

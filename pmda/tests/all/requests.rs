@@ -1,7 +1,5 @@
 //! Subjects of requests, which an agent gets before the request is answered.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 

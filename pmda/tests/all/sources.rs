@@ -1,7 +1,5 @@
 //! An agent that waits for sources besides pmcd: a slow source, its own socket, and a time.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -186,6 +184,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let (_feed, config) = feed(&dir);
     let (thread, mut agent) = start(config);
+    assert_eq!(agent.value(pmid(LINES)).unwrap(), Atom::U32(0));
     // The answer has at least 24 bytes for each metric.
     let many = vec![pmid(LINES); 3_000];
     let (socket, _) = UnixStream::pair().unwrap();

@@ -1,0 +1,22 @@
+//! Tests of agents over each host, and under the real pmcd. Tests that need a process of their own are programs of their
+//! own.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../stage/mod.rs"]
+mod stage;
+#[path = "../zoo/mod.rs"]
+mod zoo;
+
+mod c_api;
+mod conformance;
+mod hostile;
+mod live;
+mod mistakes;
+mod nul;
+mod pcp;
+mod requests;
+mod restricted;
+mod sources;
+mod unsupported;
+mod written;
