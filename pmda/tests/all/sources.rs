@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::SndBuf;
 use nix::sys::socket::{getsockopt, setsockopt};
 use pcp_collector::{AgentState, Channel, Collector, Local, Stream};
@@ -130,6 +131,12 @@ fn feed(dir: &tempfile::TempDir) -> (Sender<Result<u32>>, Config) {
 }
 
 fn start(config: Config) -> (JoinHandle<()>, Collector<Stream>) {
+    let (agent, collector, _) = start_with_socket(config);
+    (agent, collector)
+}
+
+/// Starts an agent. Also returns another handle to the collector's end of the socket.
+fn start_with_socket(config: Config) -> (JoinHandle<()>, Collector<Stream>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     // The smallest buffer that the kernel allows.
     setsockopt(&ours, SndBuf, &0).unwrap();
@@ -138,8 +145,8 @@ fn start(config: Config) -> (JoinHandle<()>, Collector<Stream>) {
         let mut engine = Engine::<Waiting>::builder().domain(pmid(SLOW).domain()).config(config).build().unwrap();
         session.serve(&mut engine, Startup::Ready).unwrap();
     });
-    let input = OwnedFd::from(theirs.try_clone().unwrap());
-    (agent, Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap())
+    let (input, socket) = (OwnedFd::from(theirs.try_clone().unwrap()), theirs.try_clone().unwrap());
+    (agent, Collector::connect(Stream::new(input, theirs.into()).unwrap()).unwrap(), socket)
 }
 
 /// Returns the value or the error of the slow source.
@@ -183,16 +190,18 @@ fn answers_while_its_source_hangs(agent: &mut Collector<impl Channel>, feed: &Se
 fn sources_are_served_while_pmcd_does_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let (_feed, config) = feed(&dir);
-    let (thread, mut agent) = start(config);
+    let (thread, mut agent, socket) = start_with_socket(config);
     assert_eq!(agent.value(pmid(LINES)).unwrap(), Atom::U32(0));
     // The answer has at least 24 bytes for each metric.
     let many = vec![pmid(LINES); 3_000];
-    let (socket, _) = UnixStream::pair().unwrap();
-    setsockopt(&socket, SndBuf, &0).unwrap();
-    assert!(getsockopt(&socket, SndBuf).unwrap() < 24 * many.len());
+    let (other, _) = UnixStream::pair().unwrap();
+    setsockopt(&other, SndBuf, &0).unwrap();
+    assert!(getsockopt(&other, SndBuf).unwrap() < 24 * many.len());
     agent
         .send_raw(|out, from| pcp_pdu::metadata::encode_fetch(out, from, from, many.iter().copied().map(Some)))
         .unwrap();
+    // The answer has begun.
+    poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
     // A request that arrives in the meantime is not answered yet.
     agent.send_raw(|out, from| DescReq { pmid: Some(pmid(LINES)) }.encode(out, from)).unwrap();
     let mut peer = BufReader::new(UnixStream::connect(dir.path().join("socket")).unwrap());
@@ -210,7 +219,7 @@ fn sources_are_served_while_pmcd_does_not_read() {
     let (_, answer) = agent.receive_raw().unwrap();
     assert!(matches!(answer, Pdu::Desc(_)), "{answer:?}");
     assert_eq!(agent.value(pmid(LINES)).unwrap(), Atom::U32(100));
-    drop(agent);
+    drop((agent, socket));
     thread.join().unwrap();
 }
 
