@@ -1,9 +1,5 @@
 //! Changing from TCP to shared memory: an agent that starts after the first trace event.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod common;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -14,7 +10,7 @@ use std::time::{Duration, Instant};
 use pcp_trace::shared_memory::{Directory, Reader};
 use pcp_trace::{Options, State, Tag, Trace};
 
-use common::serve;
+use crate::common::serve;
 
 /// Returns the number of trace events in the only file.
 fn counted(directory: &Path) -> u64 {

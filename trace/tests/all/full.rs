@@ -1,9 +1,5 @@
 //! The shared-memory transport on a full file system.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -15,7 +11,7 @@ use std::time::{Duration, Instant};
 use pcp_trace::shared_memory::Directory;
 use pcp_trace::{Options, Tag, Trace, Transport};
 
-use common::serve;
+use crate::common::serve;
 
 /// Returns the mount point of a small file system.
 ///
@@ -40,7 +36,7 @@ fn in_mount_namespace(mount: &str, test: &str) {
 #[test]
 #[ignore = "needs PCP"]
 fn a_mark_without_room_is_missed_until_there_is_some() {
-    let Some(small) = small_file_system("a_mark_without_room_is_missed_until_there_is_some") else { return };
+    let Some(small) = small_file_system("full::a_mark_without_room_is_missed_until_there_is_some") else { return };
     let directory = Directory::open(small.join("4323"), &small).unwrap();
     let trace = Trace::new(Options::default().directory(directory.path()).transport(Transport::SharedMemory));
     let tag = Tag::new("tag").unwrap();
@@ -64,7 +60,7 @@ fn a_mark_without_room_is_missed_until_there_is_some() {
 #[test]
 #[ignore = "needs PCP"]
 fn without_room_for_a_thread_marks_go_over_tcp_until_there_is_some() {
-    let Some(small) = small_file_system("without_room_for_a_thread_marks_go_over_tcp_until_there_is_some") else {
+    let Some(small) = small_file_system("full::without_room_for_a_thread_marks_go_over_tcp_until_there_is_some") else {
         return;
     };
     let directory = Directory::open(small.join("4323"), &small).unwrap();
@@ -101,7 +97,7 @@ fn no_file_is_mapped_on_a_file_system_that_copies_on_write() {
         }
         let mount = "image=$(mktemp) && truncate -s 110M \"$image\" && mkfs.btrfs -q \"$image\" &&
             mount -o loop \"$image\" \"$SMALL\" && rm \"$image\"";
-        in_mount_namespace(mount, "no_file_is_mapped_on_a_file_system_that_copies_on_write");
+        in_mount_namespace(mount, "full::no_file_is_mapped_on_a_file_system_that_copies_on_write");
         return;
     };
     fs::set_permissions(&small, fs::Permissions::from_mode(0o1777)).unwrap();

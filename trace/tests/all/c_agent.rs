@@ -1,7 +1,5 @@
 //! The library with PCP's agent `pmdatrace`.
 
-#![allow(clippy::unwrap_used)]
-
 use std::thread;
 use std::time::Duration;
 

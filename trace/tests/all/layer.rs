@@ -1,7 +1,5 @@
 //! Spans and events of `tracing`, with PCP's agent.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use pcp_trace::{Options, State, Trace, layer::TraceLayer};

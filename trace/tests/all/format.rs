@@ -1,7 +1,5 @@
 //! The bytes of a file, as `shared_memory::format` describes them.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::time::Duration;
 

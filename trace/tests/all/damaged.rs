@@ -1,7 +1,5 @@
 //! Reading files that are damaged, truncated or hostile.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;

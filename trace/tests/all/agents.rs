@@ -1,7 +1,5 @@
 //! The TCP transports with agents that are not running, restart, or misbehave.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
