@@ -79,7 +79,7 @@ fn pdus_that_are_no_requests_get_no_answer() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn mutated_requests(
