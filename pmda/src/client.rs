@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 
 use pcp_pdu::handshake::Attribute;
 
-use crate::limits::FixedLimit;
+use crate::fixed_limit::FixedLimit;
 
 /// A client of pmcd (pmdaGetContext(3)). Two values are equal when they have the same number.
 ///

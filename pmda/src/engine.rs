@@ -17,7 +17,7 @@ use crate::agent::Agent;
 use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
 use crate::error::Failure;
-use crate::limits::FixedLimit;
+use crate::fixed_limit::FixedLimit;
 use crate::log;
 use crate::schema::Schema;
 use crate::unserved::Unserved;

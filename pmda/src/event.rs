@@ -11,7 +11,7 @@ use pmapi::{Atom, Domain, Error, Item, PmId, Result, Type};
 use tracing::warn;
 
 use crate::client::{self, Client, Ends, PerClient};
-use crate::limits::FixedLimit;
+use crate::fixed_limit::FixedLimit;
 use crate::work::Work;
 
 /// A queue of events in a fixed amount of memory, each of which a client reads once. It is made with

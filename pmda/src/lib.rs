@@ -76,6 +76,7 @@ mod engine;
 mod error;
 mod event;
 mod files;
+mod fixed_limit;
 mod indom;
 pub mod limits;
 pub mod log;

@@ -21,28 +21,23 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
 use tracing::warn;
 
+use crate::log::Cut;
+
 mod accounts;
-mod fixed;
 mod metrics;
 mod quota;
 mod refusals;
 mod setting;
 
+pub use crate::fixed_limit::FixedLimit;
+pub use crate::work::processor_time;
 pub use accounts::Accounts;
-pub use fixed::FixedLimit;
 pub use metrics::{LimitMetric, LimitMetrics};
 pub use quota::{Caps, Quota, Refused};
 pub use refusals::Refusals;
 pub use setting::{Settable, Setter, Setting};
-
-/// Returns the processor time of this thread; zero if the system does not know it. Other processes have no effect on it,
-/// so a limit on it does not strike because the machine is busy.
-pub fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
-}
 
 /// Counter of what a limit has left out, in total and for each source.
 ///
@@ -159,18 +154,6 @@ impl Source {
             warn!(source = %self.who, "{what}: {} was over its limit, {} more left out", self.who, self.pending);
             self.pending = 0;
         }
-    }
-}
-
-/// Appends text up to a length in bytes.
-pub(crate) struct Cut<'a>(pub(crate) &'a mut String, pub(crate) usize);
-
-impl fmt::Write for Cut<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.1.saturating_sub(self.0.len());
-        let end = (0..=room.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        self.0.push_str(&text[..end]);
-        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 

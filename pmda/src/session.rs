@@ -13,7 +13,7 @@ use tracing::{debug, error, warn};
 
 use crate::agent::Agent;
 use crate::engine::{Engine, Reply, Startup};
-use crate::limits::FixedLimit;
+use crate::fixed_limit::FixedLimit;
 use crate::log;
 
 mod wait;

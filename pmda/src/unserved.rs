@@ -8,7 +8,7 @@ use tracing::{debug, error, warn};
 
 use crate::catalog::Version;
 use crate::client::Client;
-use crate::limits::FixedLimit;
+use crate::fixed_limit::FixedLimit;
 use crate::misfit::Misfit;
 use crate::named::Named;
 

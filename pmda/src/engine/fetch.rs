@@ -12,7 +12,7 @@ use super::plans::{self, Planned};
 use super::{Answer, Engine};
 use crate::agent::Agent;
 use crate::client::Client;
-use crate::limits::FixedLimit;
+use crate::fixed_limit::FixedLimit;
 use crate::log::{Panic, catch};
 use crate::schema::Schema;
 use crate::unserved::Unserved;

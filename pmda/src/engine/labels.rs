@@ -123,7 +123,7 @@ mod tests {
 
     use super::super::{Engine, Reply};
     use super::*;
-    use crate::limits::FixedLimit;
+    use crate::fixed_limit::FixedLimit;
     use crate::prelude::*;
 
     const THINGS: Serial = Serial::new(0);

@@ -13,7 +13,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::limit::Limit;
 use super::{debug_options, shows};
-use crate::limits::{Cut, FixedLimit};
+use crate::fixed_limit::FixedLimit;
 
 /// Longest text of a line after its severity, in bytes. A line that is cut ends with a mark.
 const LONGEST: usize = 1024;
@@ -210,6 +210,18 @@ impl Visit for Text {
             name if !self.of_message => self.push(format_args!(" {name}={value:?}")),
             _ => {}
         }
+    }
+}
+
+/// Appends text up to a length in bytes.
+pub(crate) struct Cut<'a>(pub(crate) &'a mut String, pub(crate) usize);
+
+impl fmt::Write for Cut<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.1.saturating_sub(self.0.len());
+        let end = (0..=room.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        self.0.push_str(&text[..end]);
+        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::Mistake;
 use crate::catalog::MetricInfo;
+use crate::fixed_limit::FixedLimit;
 use crate::indom::Fixed;
-use crate::limits::FixedLimit;
 
 /// Labels, or the reason why they are invalid.
 pub(crate) type LabelResult = Result<LabelSet, String>;
