@@ -196,50 +196,24 @@ impl Processes {
         let when = self.read + (now - self.read) / 2;
         self.read = now;
         self.passes += 1;
-        let Table { files, memory, file_memory, .. } = &mut self.table;
-        let (start, mut ended) = (processor_time(), Vec::new());
         self.is_left = false;
+        let Table { files, memory, file_memory, .. } = &mut self.table;
+        let (search, file_memory) = (&self.search, *file_memory);
+        let mut pass = Pass { now, when, search, tags, events, memory, file_memory, missed: 0 };
+        let (start, mut ended) = (processor_time(), Vec::new());
         for (identity, account, name, read) in in_turn(files) {
             if processor_time().saturating_sub(start) > PASS {
                 self.is_left = true;
                 break;
             }
             read.pass = self.passes;
-            let room = memory.room(&account).saturating_add(read.charged).min(*file_memory);
-            read.reader.limit_memory(usize::try_from(room).unwrap_or(usize::MAX));
-            if !read.open(&self.search, name) {
-                continue;
-            }
-            // A process that has exited before this writes no more. Its file is read for the last time, and removed below.
-            let is_abandoned = read.is_abandoned(now);
-            let done = read.read_sums(account, when, tags);
-            let done = done.and_then(|missed| {
-                events.read(account, &mut read.reader, read.process)?;
-                Ok(missed)
-            });
-            let has_ended = is_abandoned || read.reader.is_ended();
-            // The reader may exceed its limit by a little.
-            let bytes = (read.reader.memory() as u64).min(room);
-            if memory.try_exchange(&account, read.charged, bytes).is_ok() {
-                read.charged = bytes;
-            }
-            match done {
-                Ok(missed) => {
-                    self.missed = self.missed.saturating_add(missed);
-                    let more = read.more_left_out();
-                    if more > 0 {
-                        memory.refuse(&account, more);
-                    }
-                }
-                Err(e) if e.is_passing() => debug!("{}: {e}: retried later", Path::new(name).display()),
-                Err(e) => ended.push((identity, Some(e))),
-            }
-            if has_ended {
-                ended.push((identity, None));
-            } else if !read.stays_open {
-                read.reader.close();
+            match pass.read(account, name, read) {
+                Outcome::Stays => {}
+                Outcome::Ended => ended.push((identity, None)),
+                Outcome::Bad(e) => ended.push((identity, Some(e))),
             }
         }
+        self.missed = self.missed.saturating_add(pass.missed);
         for (identity, error) in ended {
             match error {
                 Some(e) => self.table.leave(&self.search, identity, &e),
@@ -247,6 +221,67 @@ impl Processes {
             }
         }
         events.publish();
+    }
+}
+
+/// A pass over the files.
+struct Pass<'a> {
+    now: Instant,
+    /// Time at which the new trace events happened, on average.
+    when: Instant,
+    search: &'a Search,
+    tags: &'a mut Tags,
+    events: &'a mut Events,
+    memory: &'a mut Quota<Account>,
+    /// Memory for one file, in bytes.
+    file_memory: u64,
+    /// New trace events for which files had no room.
+    missed: u64,
+}
+
+/// What becomes of a file that was read.
+enum Outcome {
+    Stays,
+    /// Its process has exited.
+    Ended,
+    Bad(ReadError),
+}
+
+impl Pass<'_> {
+    /// Reads the new events of a file.
+    fn read(&mut self, account: Account, name: &OsStr, read: &mut Read) -> Outcome {
+        let room = self.memory.room(&account).saturating_add(read.charged).min(self.file_memory);
+        read.reader.limit_memory(usize::try_from(room).unwrap_or(usize::MAX));
+        if !read.open(self.search, name) {
+            return Outcome::Stays;
+        }
+        // A process that has exited before this writes no more. Its file is read for the last time, and then removed.
+        let is_abandoned = read.is_abandoned(self.now);
+        let done = read.read_sums(account, self.when, self.tags).and_then(|missed| {
+            self.events.read(account, &mut read.reader, read.process)?;
+            Ok(missed)
+        });
+        // The reader may exceed its limit by a little.
+        let bytes = (read.reader.memory() as u64).min(room);
+        if self.memory.try_exchange(&account, read.charged, bytes).is_ok() {
+            read.charged = bytes;
+        }
+        let has_ended = is_abandoned || read.reader.is_ended();
+        if !has_ended && !read.stays_open {
+            read.reader.close();
+        }
+        match done {
+            Ok(missed) => {
+                self.missed = self.missed.saturating_add(missed);
+                let more = read.more_left_out();
+                if more > 0 {
+                    self.memory.refuse(&account, more);
+                }
+            }
+            Err(e) if e.is_passing() => debug!("{}: {e}: retried later", Path::new(name).display()),
+            Err(e) => return Outcome::Bad(e),
+        }
+        if has_ended { Outcome::Ended } else { Outcome::Stays }
     }
 }
 
