@@ -27,7 +27,7 @@ const OFTEN: Duration = Duration::from_millis(50);
 /// Interval after a pass that did not reach all files in its time.
 const LEFT: Duration = Duration::from_millis(100);
 /// Processor time of a pass over the files. Files that are not reached are read in the next pass.
-const PASS: Duration = Duration::from_millis(12);
+const PASS: Duration = Duration::from_millis(8);
 /// Intervals of checks for exited processes, and of listings of the directory.
 const ALIVE: Duration = Duration::from_secs(1);
 const LISTED: Duration = Duration::from_secs(1);

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Number of names between two checks of the processor time.
 const NAMES: usize = 16;
 /// Processor time of a search. It then rests ten times as long as it took.
-const AT_ONCE: Duration = Duration::from_millis(4);
+const AT_ONCE: Duration = Duration::from_millis(3);
 /// Elapsed time after which a search pauses. Users that rename files all the time block it on the directory's lock.
 const BLOCKED: Duration = Duration::from_millis(12);
 

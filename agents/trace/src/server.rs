@@ -26,7 +26,7 @@ const BACKLOG: i32 = 4096;
 /// Number of ready clients that are polled at a time. The kernel then puts them behind those that wait.
 const CLIENTS: usize = 8;
 /// Longest time until pmcd is served, apart from the turns of the last clients.
-const TIME: Duration = Duration::from_millis(4);
+const TIME: Duration = Duration::from_millis(3);
 /// Pause between two rounds of asynchronous clients, so that many small PDUs are read together.
 const GATHER: Duration = Duration::from_millis(2);
 /// Number of connections accepted before clients are served.
