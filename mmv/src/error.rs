@@ -59,6 +59,17 @@ pub enum Error {
     /// The file has its maximum of 1,023 metrics, or the registry has too many distinct help texts.
     #[error("{0:?}: a file can have at most {MAX_METRICS} metrics; use another registry for more")]
     TooManyMetrics(String),
+    /// The file has no room for more: [`RegistryBuilder::room`](crate::RegistryBuilder::room) sets how much it has. A limit
+    /// of the process (`RLIMIT_FSIZE`, `RLIMIT_AS`, `RLIMIT_MEMLOCK`), or a file system without holes, makes it smaller.
+    #[error(
+        "the file has room for {max} {what}: RegistryBuilder::room sets this limit, which limits of the process lower"
+    )]
+    Full {
+        /// Kind of the records.
+        what: &'static str,
+        /// Largest number of records.
+        max: u32,
+    },
     /// The instance domain has as many instances as [`Family::instance`](crate::Family::instance) may add.
     #[error("instance domain {indom:?} has {max} instances, the limit that RegistryBuilder::most_instances sets")]
     TooManyInstances {
@@ -89,7 +100,7 @@ pub enum Error {
         /// The rule that the histogram breaks.
         reason: &'static str,
     },
-    /// A forked child must not use its parent's registry for this.
+    /// A forked child cannot register or start anything with its parent's registry. Create a registry after the fork.
     #[error("not possible in a forked child: {0}")]
     Forked(&'static str),
     /// The file could not be written, or there is no memory for new values (with the path `memory`).
@@ -103,6 +114,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error for a lock that another thread held for more than a second when the process was forked.
-    pub(crate) const TORN: Error = Error::Forked("another thread was writing the file when the process was forked");
+    /// The error for a registration in a forked child.
+    pub(crate) const FORKED: Error = Error::Forked("create a registry after the fork");
 }

@@ -23,7 +23,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
@@ -33,7 +33,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::fork::{self, Forked};
+use crate::os::forks::Process;
 use crate::{Counter, Error, Family, Gauge, Registry, Timer, Units};
 
 /// A layer that counts events by level, and times spans.
@@ -46,11 +46,12 @@ pub struct MmvLayer {
 
 type Known = HashMap<Identifier, Option<Arc<SpanMetrics>>>;
 
-/// The metrics of all spans seen so far. A fork waits until they are unlocked.
-#[derive(Debug, Default)]
+/// The metrics of all spans seen so far.
+#[derive(Debug)]
 struct Spans {
     known: RwLock<Known>,
-    door: fork::Door,
+    /// The process that may wait for the lock: in a forked child, it may stay locked.
+    process: Process,
     /// Whether the log already says that there is no memory for the metrics of spans.
     warned: AtomicBool,
 }
@@ -129,9 +130,8 @@ impl MmvLayer {
             time: registry.timer("tracing.spans.time").help("time from beginning to end").over(&spans)?,
             busy: registry.timer("tracing.spans.busy").help("time in which spans were entered").over(&spans)?,
         };
-        let known = Arc::<Spans>::default();
-        fork::watch(Arc::downgrade(&known) as _);
-        Ok(MmvLayer { levels: [a?, b?, c?, d?, e?], families, spans: known })
+        let (known, process, warned) = (RwLock::default(), Process::own(), AtomicBool::new(false));
+        Ok(MmvLayer { levels: [a?, b?, c?, d?, e?], families, spans: Arc::new(Spans { known, process, warned }) })
     }
 
     /// Returns a number that no other layer of this process has.
@@ -166,35 +166,17 @@ impl MmvLayer {
 }
 
 impl Spans {
+    /// Reads what is known. Returns `None` in a forked child if it is locked.
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> Option<T> {
-        // The door counts the thread until the lock is released.
-        let (spans, inside) = self.door.enter(|| match self.known.try_read() {
-            Err(TryLockError::WouldBlock) if fork::is_torn() => None,
-            Err(_) => Some(self.known.read().unwrap_or_else(PoisonError::into_inner)),
-            Ok(spans) => Some(spans),
-        })?;
-        let found = read(&spans);
-        drop(spans);
-        drop(inside);
-        Some(found)
+        if self.process.is_own() {
+            return Some(read(&self.known.read().unwrap_or_else(PoisonError::into_inner)));
+        }
+        self.known.try_read().ok().map(|known| read(&known))
     }
 
+    /// Changes what is known. Returns `None` in a forked child.
     fn write<T>(&self, write: impl FnOnce(&mut Known) -> T) -> Option<T> {
-        let (mut spans, inside) = self.door.enter(|| match self.known.try_write() {
-            Err(TryLockError::WouldBlock) if fork::is_torn() => None,
-            Err(_) => Some(self.known.write().unwrap_or_else(PoisonError::into_inner)),
-            Ok(spans) => Some(spans),
-        })?;
-        let written = write(&mut spans);
-        drop(spans);
-        drop(inside);
-        Some(written)
-    }
-}
-
-impl Forked for Spans {
-    fn is_quiet(&self) -> bool {
-        self.door.is_quiet()
+        self.process.is_own().then(|| write(&mut self.known.write().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 

@@ -31,14 +31,12 @@
 pub mod c_api {}
 pub mod format;
 
+mod directory;
 mod error;
-mod file;
-mod fork;
 mod handle;
-mod hash;
+mod home;
 mod ids;
 mod layout;
-mod map;
 mod model;
 mod names;
 mod notice;

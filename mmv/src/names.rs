@@ -1,14 +1,12 @@
 //! Rules for names: registration refuses names that agent mmv, or PCP's agent, would leave out.
 
 use crate::Error;
-use crate::format::{Flags, MAX_COMPONENTS, NAME_LEN, STRING_LEN};
+use crate::format::{Flags, MAX_COMPONENTS, STRING_LEN};
 
 /// Longest metric or instance name, and longest help text, in bytes.
 pub(crate) const MAX_TEXT: usize = STRING_LEN - 1;
 const TOO_MANY_PARTS: &str = "must have at most 24 parts between dots";
 const _: () = assert!(MAX_COMPONENTS == 24, "TOO_MANY_PARTS contains the number");
-/// Longest name that fits into a record of version 1, in bytes.
-pub(crate) const MAX_SHORT_NAME: usize = NAME_LEN - 1;
 
 /// Checks a metric's name: components of letters, digits and underscores that begin with a letter, separated by dots
 /// (pmns(5)). Their number is limited.

@@ -18,7 +18,7 @@ fn builder(dir: &Path, name: &str) -> RegistryBuilder {
 }
 
 fn export(dir: &Path, name: &str, metric: &str) -> (Registry, Counter) {
-    let registry = builder(dir, name).build().unwrap();
+    let registry = builder(dir, name).room(16).build().unwrap();
     let counter = registry.counter(metric).register().unwrap();
     registry.try_start().unwrap();
     (registry, counter)
@@ -104,7 +104,9 @@ fn changes_within_one_tick_of_the_clock_are_seen() {
 #[test]
 fn nothing_goes_while_a_file_grows() {
     let dir = tempfile::tempdir().unwrap();
-    let (registry, _counter) = export(dir.path(), "a", "first");
+    let registry = builder(dir.path(), "a").build().unwrap();
+    registry.counter("first").register().unwrap();
+    registry.try_start().unwrap();
     let batch = registry.batch();
     (0..500).for_each(|i| drop(registry.counter(&format!("m{i}")).register().unwrap()));
     drop(batch);
@@ -169,7 +171,7 @@ fn a_store_reads_everything_again() {
 #[test]
 fn a_file_is_valid_while_its_process_lives() {
     let dir = tempfile::tempdir().unwrap();
-    let registry = Registry::builder("a").directory(dir.path()).build().unwrap();
+    let registry = Registry::builder("a").directory(dir.path()).room(16).build().unwrap();
     registry.counter("x").register().unwrap();
     registry.try_start().unwrap();
     let mut process = Command::new("sleep").arg("600").spawn().unwrap();
@@ -332,7 +334,7 @@ fn extra_units_are_dumped_as_by_pcp_7_2() {
 #[test]
 fn labels_with_invalid_names_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
-    let registry = builder(dir.path(), "a").cluster(77).persistent().build().unwrap();
+    let registry = builder(dir.path(), "a").cluster(77).room(16).build().unwrap();
     registry.counter("x").item(4).label("_a", 1).note("9", "two").register().unwrap();
     registry.label("long_enough_to_be_replaced", "web").unwrap();
     assert!(registry.label("k8s.io/name", "x").is_err());

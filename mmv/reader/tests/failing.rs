@@ -13,10 +13,10 @@ use pmapi::{Atom, Error, Item};
 const COUNT: u32 = 6000;
 
 /// Writes a file with instances of item 1, copied so that no application maps it.
-fn write(path: &Path, fill: impl FnOnce(&Registry)) {
+fn write(path: &Path, room: u32, fill: impl FnOnce(&Registry)) {
     let dir = tempfile::tempdir().unwrap();
     let builder = Registry::builder("app").directory(dir.path()).cluster(7).persistent();
-    let registry = builder.most_instances(COUNT as usize).build().unwrap();
+    let registry = builder.most_instances(COUNT as usize).room(room).build().unwrap();
     fill(&registry);
     registry.try_start().unwrap();
     registry.flush();
@@ -33,7 +33,7 @@ fn reads() -> u64 {
 fn values_of_a_truncated_file_are_read_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("app");
-    write(&path, |registry| {
+    write(&path, COUNT, |registry| {
         let rows = registry.indom("rows").serial(1).register().unwrap();
         let family: Family<Counter> = registry.counter("count").item(1).over(&rows).unwrap();
         for row in 0..COUNT {
@@ -71,7 +71,7 @@ fn values_of_a_truncated_file_are_read_once() {
 fn a_file_that_is_not_kept_open_is_opened_once_for_the_strings_of_a_metric() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("app");
-    write(&path, |registry| {
+    write(&path, 16, |registry| {
         let rows = registry.indom("rows").serial(1).instances(["a", "b", "c"]).register().unwrap();
         let family: Family<Text> = registry.text("text").item(1).over(&rows).unwrap();
         ["a", "b", "c"].iter().for_each(|row| family.instance(row).unwrap().set(row));

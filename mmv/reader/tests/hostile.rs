@@ -309,13 +309,13 @@ fn a_user_is_left_out_who_wants_too_much() {
     let (_registry, counter) = export(dir.path(), "honest");
     let mut collection = Collection::new("mmv", dir.path());
     let mut limits = collection.limits();
-    (limits.user_values, limits.file_bytes) = (10, 10_000);
+    (limits.user_values, limits.file_bytes) = (10, 50_000);
     // On a busy machine, the usual time delays some files.
     (limits.work, limits.user_work) = (60_000_000_000, 60_000_000_000);
     collection.set_limits(limits);
     collection.refresh();
     let mut huge = small(300, 1);
-    huge.0.resize(20_000, 1);
+    huge.0.resize(60_000, 1);
     fs::write(dir.path().join("huge"), &huge.0).unwrap();
     for i in 0..30 {
         fs::write(dir.path().join(format!("z{i}")), small(301 + i, 1).0).unwrap();

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use mmv::{Counter, Family, Gauge, Registry, Text};
 use mmv_reader::{File, Help};
 use proptest::prelude::*;
+use raw::MetricV1;
 
 /// Reads everything that a file offers.
 fn ask_everything(bytes: &[u8]) {
@@ -36,16 +37,36 @@ fn ask_everything(bytes: &[u8]) {
     assert!(asked <= 256 * (bytes.len() / 16 + 1));
 }
 
+/// Returns a valid file of version 1, as other libraries write it.
+fn valid_v1() -> Vec<u8> {
+    let (indom, instances, metrics, values, strings) = (120, 152, 312, 520, 616);
+    let mut raw = raw::Raw::new(strings as usize + 3 * 256, 5);
+    raw.toc(0, raw::INDOMS, 1, indom).toc(1, raw::INSTANCES, 2, instances).toc(2, raw::METRICS, 2, metrics);
+    raw.toc(3, raw::VALUES, 3, values).toc(4, raw::STRINGS, 3, strings);
+    raw.indom(indom, 1, 2, instances).instance(instances, indom, 0, "a").instance(instances + 80, indom, 1, "b");
+    let text = MetricV1 { name: "text", item: 1, ty: 6, short: strings, long: strings + 256, ..MetricV1::default() };
+    raw.metric(metrics, &text).metric(metrics + 104, &MetricV1 { name: "family", item: 2, indom: 1, ..text });
+    raw.value(values, 4, strings as i64 + 512, metrics, 0);
+    raw.value(values + 32, 1, 0, metrics + 104, instances).value(values + 64, 2, 0, metrics + 104, instances + 80);
+    raw.put(strings, b"one").put(strings + 256, b"two").put(strings + 512, b"text");
+    raw.0
+}
+
 /// Returns a valid file of a version.
 fn valid(version: u8) -> Vec<u8> {
+    if version == 1 {
+        let bytes = valid_v1();
+        assert_eq!(File::parse(bytes.clone()).unwrap().problems().first(), []);
+        return bytes;
+    }
     let dir = tempfile::tempdir().unwrap();
-    let registry = Registry::builder("f").directory(dir.path()).cluster(3).build().unwrap();
+    let registry = Registry::builder("f").directory(dir.path()).cluster(3).room(16).build().unwrap();
     let indom = registry.indom("i").instances(["a", "b"]).help("short").long_help("long").register().unwrap();
     let text: Text = registry.text("text").help("one").long_help("two").register().unwrap();
     text.set("some words");
     let family: Family<Gauge> = registry.gauge("family").over(&indom).unwrap();
     family.instance("a").unwrap().set(1.5);
-    registry.counter(&"n".repeat(if version == 1 { 9 } else { 99 })).register().unwrap().inc();
+    registry.counter(&"n".repeat(99)).register().unwrap().inc();
     if version == 3 {
         registry.label("tier", "web").unwrap();
         indom.label_instance("b", "rack", 4).unwrap();

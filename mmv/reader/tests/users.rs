@@ -183,7 +183,7 @@ fn a_thousand_applications_are_exported_in_full() {
         }
         registry.try_start().unwrap();
         // The file stays when the registry is dropped.
-        fs::copy(dir.path().join(format!("app{app}")), dir.path().join(format!(".app{app}"))).unwrap();
+        fs::hard_link(dir.path().join(format!("app{app}")), dir.path().join(format!(".app{app}"))).unwrap();
         drop(registry);
         fs::rename(dir.path().join(format!(".app{app}")), dir.path().join(format!("app{app}"))).unwrap();
     }

@@ -44,9 +44,6 @@ pub const MAX_LABELS: usize = 255;
 /// Largest serial number of an instance domain whose exported identifier is distinct in every cluster.
 pub const MAX_SERIAL: u32 = (1 << 11) - 1;
 
-/// Offset of the second generation number in the header.
-pub(crate) const G2_AT: u64 = 16;
-
 /// Version of a file's format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]

@@ -7,10 +7,9 @@ use pmapi::{Semantics, Units};
 
 use super::{FromSlot, Number, SlotContext};
 use crate::format::ValueType;
-use crate::layout::MARK;
-use crate::map::{Slot, Word};
 use crate::model::Kind;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::os::pages::Slot;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A count that only increases, exact from any number of threads (`mmv_inc(3)`).
 ///
@@ -36,7 +35,7 @@ impl<T: Number> Counter<T> {
 
     /// Returns the count.
     pub fn get(&self) -> T {
-        self.slot.gate().read_unmoved(|| T::from_word(self.slot.word().load(Relaxed)))
+        T::from_word(self.slot.word().load(Relaxed))
     }
 }
 
@@ -87,47 +86,14 @@ impl<T: Number> CounterWriter<T> {
     /// Adds `n`.
     #[inline]
     pub fn add(&mut self, n: T) {
-        update_alone(&self.slot, |count| T::from_word(count).plus(n).word());
+        let word = self.slot.word();
+        word.store(T::from_word(word.load(Relaxed)).plus(n).word(), Relaxed);
     }
 
     /// Returns the count.
     pub fn get(&self) -> T {
-        self.slot.gate().read_unmoved(|| T::from_word(self.slot.word().load(Relaxed)))
+        T::from_word(self.slot.word().load(Relaxed))
     }
-}
-
-/// Updates a value that has one writer by a load and a store. While values move to another file, `MARK` stands for a
-/// value that has not moved yet; such values are updated while holding the gate.
-#[inline]
-pub(super) fn update_alone(slot: &Slot, change: impl Fn(u64) -> u64) {
-    let old = slot.word().load(Relaxed);
-    let new = change(old);
-    if old == MARK || new == MARK {
-        return update_alone_settled(slot, change);
-    }
-    slot.word().store(new, Relaxed);
-}
-
-#[cold]
-fn update_alone_settled(slot: &Slot, change: impl Fn(u64) -> u64) {
-    let _held = slot.gate().hold();
-    slot.word().store(change(slot.word().load(Relaxed)), Relaxed);
-}
-
-/// Stores a word, regardless of the previous value.
-#[inline]
-pub(super) fn put(slot: &Slot, place: &Word, word: u64) {
-    if word == MARK {
-        return put_mark(slot, place);
-    }
-    place.store(word, Relaxed);
-}
-
-/// Stores `MARK` as a number. While values move, `MARK` in the new file stands for a value that has not moved yet.
-#[cold]
-fn put_mark(slot: &Slot, place: &Word) {
-    let _held = slot.gate().hold();
-    place.store(MARK, Relaxed);
 }
 
 impl<T: Number> FromSlot for CounterWriter<T> {

@@ -5,13 +5,11 @@ use std::marker::PhantomData;
 
 use pmapi::{Semantics, Units};
 
-use super::counter::{put, update_alone};
 use super::{FromSlot, Number, SlotContext};
 use crate::format::ValueType;
-use crate::layout::MARK;
-use crate::map::Slot;
 use crate::model::Kind;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::os::pages::Slot;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A value that rises and falls, updated from any number of threads (`mmv_set(3)`).
 ///
@@ -27,7 +25,7 @@ impl<T: Number> Gauge<T> {
     /// Sets the value.
     #[inline]
     pub fn set(&self, value: T) {
-        put(&self.slot, self.slot.word(), value.word());
+        self.slot.word().store(value.word(), Relaxed);
     }
 
     /// Adds `n` to the value.
@@ -58,12 +56,12 @@ impl<T: Number> Gauge<T> {
     /// [sentinels](crate::RegistryBuilder::sentinels) the value becomes 0.
     pub fn clear(&self) {
         let word = if self.sentinel { T::NO_VALUE } else { T::ZERO.word() };
-        put(&self.slot, self.slot.word(), word);
+        self.slot.word().store(word, Relaxed);
     }
 
     /// Returns the value, or 0 when it is cleared.
     pub fn get(&self) -> T {
-        self.value_of(self.slot.gate().read_unmoved(|| self.slot.word().load(Relaxed)))
+        self.value_of(self.slot.word().load(Relaxed))
     }
 
     fn value_of(&self, word: u64) -> T {
@@ -73,30 +71,18 @@ impl<T: Number> Gauge<T> {
 
     #[inline]
     fn update(&self, change: impl Fn(T) -> T) {
-        let mut old = self.slot.word().load(Relaxed);
-        while old != MARK {
-            let new = change(self.value_of(old)).word();
-            if new == MARK {
-                break;
-            }
-            match self.slot.word().compare_exchange_weak(old, new, Relaxed, Relaxed) {
-                Ok(_) => return,
-                Err(now) => old = now,
-            }
-        }
-        self.update_settled(change);
-    }
-
-    /// Updates a value whose word is, or becomes, `MARK`. While the gate is held, `MARK` is a number like any other.
-    #[cold]
-    fn update_settled(&self, change: impl Fn(T) -> T) {
-        let _held = self.slot.gate().hold();
-        let mut old = self.slot.word().load(Relaxed);
-        while let Err(now) =
-            self.slot.word().compare_exchange_weak(old, change(self.value_of(old)).word(), Relaxed, Relaxed)
-        {
+        let word = self.slot.word();
+        let mut old = word.load(Relaxed);
+        while let Err(now) = word.compare_exchange_weak(old, change(self.value_of(old)).word(), Relaxed, Relaxed) {
             old = now;
         }
+    }
+
+    /// Updates a value that has one writer, by a load and a store.
+    #[inline]
+    fn update_alone(&self, change: impl Fn(T) -> T) {
+        let word = self.slot.word();
+        word.store(change(self.value_of(word.load(Relaxed))).word(), Relaxed);
     }
 }
 
@@ -132,13 +118,13 @@ impl<T: Number> GaugeWriter<T> {
     /// Adds `n` to the value.
     #[inline]
     pub fn add(&mut self, n: T) {
-        update_alone(&self.gauge.slot, |word| self.gauge.value_of(word).plus(n).word());
+        self.gauge.update_alone(|value| value.plus(n));
     }
 
     /// Subtracts `n` from the value.
     #[inline]
     pub fn sub(&mut self, n: T) {
-        update_alone(&self.gauge.slot, |word| self.gauge.value_of(word).minus(n).word());
+        self.gauge.update_alone(|value| value.minus(n));
     }
 
     /// Clears the value, as [`Gauge::clear`] does.

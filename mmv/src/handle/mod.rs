@@ -25,12 +25,12 @@ pub use quantiles::Quantiles;
 pub(crate) use quantiles::{Distributions, Output};
 pub use sharded::ShardedCounter;
 pub use text::Text;
-pub(crate) use text::{Room, Texts};
+pub(crate) use text::read_text;
 pub use timer::{Interval, Running, Timer};
 
 use crate::format::ValueType;
-use crate::map::Slot;
 use crate::model::Kind;
+use crate::os::pages::Slot;
 
 /// A handle of a metric's value: [`Counter`], [`CounterWriter`], [`ShardedCounter`], [`Gauge`], [`GaugeWriter`],
 /// [`Timer`], [`Interval`] or [`Text`].
@@ -63,10 +63,9 @@ pub trait FromSlot: Sized + Send + Sync + 'static {
 pub struct SlotContext<'a> {
     pub(crate) slot: Slot,
     pub(crate) value: usize,
-    /// Index of the text among the registry's texts, for text values.
-    pub(crate) text: usize,
+    /// Offset of the first of the two buffers of a text value.
+    pub(crate) buffers: u64,
     pub(crate) sentinel: bool,
-    pub(crate) texts: &'a Arc<Texts>,
     pub(crate) shared: &'a mut Shared,
 }
 
@@ -90,9 +89,6 @@ impl SlotContext<'_> {
 pub(crate) trait Flush: Send + Sync {
     /// Writes the pending updates to the file.
     fn flush(&self);
-
-    /// Discards the pending updates in a newly forked child, because the parent flushes them.
-    fn forget(&self);
 }
 
 /// What the handles of a registry share: a state for each value, and the flushes.
@@ -121,11 +117,6 @@ impl Shared {
     pub(crate) fn flushes(&mut self) -> Vec<Arc<dyn Flush>> {
         self.flushes.retain(|flush| flush.strong_count() > 0);
         self.flushes.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// Discards all pending updates, without allocating; see [`Flush::forget`].
-    pub(crate) fn forget(&self) {
-        self.flushes.iter().filter_map(Weak::upgrade).for_each(|what| what.forget());
     }
 
     pub(crate) fn has_flushes(&self) -> bool {
@@ -199,25 +190,5 @@ mod tests {
         let before = timer.get();
         timer.observe(Duration::from_micros(7));
         assert_eq!(timer.get().checked_sub(before), Some(Duration::from_micros(7)));
-    }
-
-    #[test]
-    fn the_mark_is_a_number_like_any_other() {
-        use crate::layout::MARK;
-        let registry = Registry::new("test").unwrap();
-        let gauge: Gauge<u64> = registry.metric("gauge").register().unwrap();
-        let mut counter: CounterWriter<u64> = registry.metric("counter").register().unwrap();
-        gauge.set(MARK);
-        assert_eq!(gauge.get(), MARK);
-        gauge.inc();
-        assert_eq!(gauge.get(), MARK + 1);
-        gauge.dec();
-        gauge.sub(1);
-        assert_eq!(gauge.get(), MARK - 1);
-        counter.add(MARK - 1);
-        for expected in [MARK, MARK + 1] {
-            counter.inc();
-            assert_eq!(counter.get(), expected);
-        }
     }
 }

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use crate::format::{ValueType, word_of_half};
-use crate::map::Word;
-use crate::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that a metric can have: `i32`, `u32`, `i64`, `u64`, `f32` or `f64`.
 ///
@@ -33,7 +32,7 @@ pub trait Number: Copy + fmt::Debug + PartialOrd + Send + Sync + Sealed + 'stati
 
     /// Adds the number to `word`, atomically. The half of the word that a 32-bit number does not use may change.
     #[doc(hidden)]
-    fn add_to(self, word: &Word);
+    fn add_to(self, word: &AtomicU64);
 }
 
 /// Prevents implementations of [`Number`] outside of this crate.
@@ -73,7 +72,7 @@ macro_rules! integer {
             // Adding words adds the numbers in them: the carry of a 32-bit number goes into the unused half, or is
             // lost.
             #[inline]
-            fn add_to(self, word: &Word) {
+            fn add_to(self, word: &AtomicU64) {
                 word.fetch_add(self.word(), Relaxed);
             }
         }
@@ -122,7 +121,7 @@ macro_rules! float {
             }
 
             #[inline]
-            fn add_to(self, word: &Word) {
+            fn add_to(self, word: &AtomicU64) {
                 let mut old = word.load(Relaxed);
                 while let Err(now) =
                     word.compare_exchange_weak(old, Self::from_word(old).plus(self).word(), Relaxed, Relaxed)
@@ -182,7 +181,7 @@ mod tests {
     }
 
     fn sum<T: Number>(numbers: &[T]) -> T {
-        let word = Word::new(T::ZERO.word());
+        let word = AtomicU64::new(T::ZERO.word());
         numbers.iter().for_each(|n| n.add_to(&word));
         T::from_word(word.into_inner())
     }

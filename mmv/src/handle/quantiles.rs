@@ -12,8 +12,8 @@ use super::number::is_summable;
 use super::sharded::shard_count;
 use super::window::Window;
 use super::{Counter, Gauge};
-use crate::fork::{self, Forked};
-use crate::sync::{Held, Lock, thread_number};
+use crate::os::forks::forks;
+use crate::sync::{Lock, thread_number};
 
 /// A distribution as quantiles of recent values.
 ///
@@ -26,6 +26,8 @@ use crate::sync::{Held, Lock, thread_number};
 /// The values between two powers of two take 256 bytes in each of two windows: 4 KiB for values that differ up to
 /// 256-fold. All distributions of the process share at most 64 MiB. Beyond that, new values are counted only by their
 /// power of two, so their quantiles are exact to one half. Counts, sums and maxima stay exact.
+///
+/// In a forked child, the handles of its parent record nothing: nothing there computes quantiles.
 #[derive(Clone)]
 pub struct Quantiles {
     distributions: Arc<Distributions>,
@@ -54,8 +56,8 @@ impl fmt::Debug for Quantiles {
 /// The distributions of a registry.
 pub(crate) struct Distributions {
     buffers: Box<[Mutex<Vec<Value>>]>,
-    list: Lock<List>,
-    /// Number of forks before the distributions were created.
+    list: Lock<Vec<Distribution>>,
+    /// Number of forks before the process that flushes.
     forks: u32,
 }
 
@@ -64,15 +66,6 @@ type Value = (u32, f64);
 
 /// Values per buffer.
 const FULL: usize = 256;
-/// Smallest number of buffers. A child that was forked while some of them were locked uses the others.
-const LEAST_BUFFERS: usize = 8;
-
-struct List {
-    list: Vec<Distribution>,
-    /// Number of forks before the values were recorded.
-    forks: u32,
-}
-
 /// The values of one to two periods, and the handles to which a flush writes the quantiles.
 struct Distribution {
     resolution: f64,
@@ -99,9 +92,8 @@ pub(crate) struct Output {
 
 impl Default for Distributions {
     fn default() -> Self {
-        let forks = fork::count();
-        let buffers = (0..shard_count().max(LEAST_BUFFERS)).map(|_| Mutex::default()).collect();
-        Distributions { buffers, list: Lock::new(List { list: Vec::new(), forks }), forks }
+        let buffers = (0..shard_count()).map(|_| Mutex::default()).collect();
+        Distributions { buffers, list: Lock::default(), forks: forks() }
     }
 }
 
@@ -111,22 +103,22 @@ impl Distributions {
         let since = Instant::now();
         let (now, before) = Default::default();
         let new = Distribution { resolution, period, output, since, now, before, count: 0, sum: 0.0, stale: true };
-        // In a torn child, the handle records nothing.
         let mut index = u32::MAX;
-        if let Some(mut list) = self.list() {
-            index = list.list.len() as u32;
-            list.list.push(new);
+        if let Some(mut list) = self.list.lock() {
+            index = list.len() as u32;
+            list.push(new);
         }
         Quantiles { distributions: Arc::clone(self), index }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.list().is_none_or(|list| list.list.is_empty())
+        self.list.lock().is_none_or(|list| list.is_empty())
     }
 
     #[inline]
     fn record(&self, index: u32, value: f64) {
-        if !is_summable(value) {
+        // In a forked child, a buffer may stay locked.
+        if !is_summable(value) || self.forks != forks() {
             return;
         }
         let Some(mut buffer) = self.buffer() else { return };
@@ -148,33 +140,14 @@ impl Distributions {
             Err(TryLockError::WouldBlock) => {}
         }
         let free = (1..self.buffers.len()).find_map(|n| buffer(own + n)?.try_lock().ok());
-        // In a child, the buffer may stay locked forever.
-        if free.is_some() || self.forks != fork::count() {
-            return free;
-        }
-        Some(buffer(own)?.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.list.is_quiet()
-    }
-
-    /// Locks the distributions, and drops the values of the parent in a forked child.
-    fn list(&self) -> Option<Held<'_, List>> {
-        let mut list = self.list.lock()?;
-        let forks = fork::count();
-        if list.forks != forks {
-            list.forks = forks;
-            list.list.iter_mut().for_each(Distribution::reset);
-        }
-        Some(list)
+        free.or_else(|| Some(buffer(own)?.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Moves the values of a buffer to their distributions.
     fn empty(&self, buffer: &mut Vec<Value>) {
-        if let Some(mut list) = self.list() {
+        if let Some(mut list) = self.list.lock() {
             for (index, value) in buffer.iter() {
-                if let Some(distribution) = list.list.get_mut(*index as usize) {
+                if let Some(distribution) = list.get_mut(*index as usize) {
                     distribution.add(*value);
                 }
             }
@@ -186,26 +159,13 @@ impl Distributions {
     /// threads with full buffers can continue.
     pub(crate) fn flush(&self) {
         for buffer in &self.buffers {
-            let buffer = match buffer.try_lock() {
-                Err(TryLockError::WouldBlock) if self.forks == fork::count() => Some(buffer.lock()),
-                Err(TryLockError::WouldBlock) => None,
-                Err(TryLockError::Poisoned(buffer)) => Some(Err(buffer)),
-                Ok(buffer) => Some(Ok(buffer)),
-            };
-            if let Some(buffer) = buffer {
-                self.empty(&mut buffer.unwrap_or_else(PoisonError::into_inner));
-            }
+            self.empty(&mut buffer.lock().unwrap_or_else(PoisonError::into_inner));
         }
         for index in 0.. {
-            let Some(mut list) = self.list() else { return };
-            let Some(distribution) = list.list.get_mut(index) else { return };
+            let Some(mut list) = self.list.lock() else { return };
+            let Some(distribution) = list.get_mut(index) else { return };
             distribution.flush();
         }
-    }
-
-    /// Drops the buffered values of the parent's threads, in a newly forked child.
-    pub(crate) fn forget(&self) {
-        self.buffers.iter().filter_map(|buffer| buffer.try_lock().ok()).for_each(|mut buffer| buffer.clear());
     }
 }
 
@@ -241,11 +201,6 @@ impl Distribution {
             gauge.set(multiple(value, self.resolution));
         }
         max.set(multiple(Window::max(both), self.resolution));
-    }
-
-    fn reset(&mut self) {
-        (self.now, self.before) = Default::default();
-        (self.count, self.sum, self.stale) = (0, 0.0, true);
     }
 }
 

@@ -3,23 +3,24 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::thread::available_parallelism;
 
 use pmapi::{Semantics, Units};
 
 use super::{Flush, FromSlot, Number, SlotContext};
-use crate::fork::is_torn;
 use crate::format::ValueType;
-use crate::map::{Slot, Word};
 use crate::model::Kind;
-use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::thread_number;
+use crate::os::forks::forks;
+use crate::os::pages::Slot;
+use crate::sync::{Lock, thread_number};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A counter for many threads that increment it all the time.
 ///
 /// Each thread adds to its own shard. The registry's [`flush`](crate::Registry::flush) sums the shards into the file,
-/// every second unless [`flush_every`](crate::RegistryBuilder::flush_every) sets another period. No update is lost.
+/// every second unless [`flush_every`](crate::RegistryBuilder::flush_every) sets another period. No update is lost. In a
+/// forked child, where nothing flushes, an update adds to the file.
 #[derive(Clone)]
 pub struct ShardedCounter<T: Number = u64> {
     shards: Arc<Shards<T>>,
@@ -41,8 +42,7 @@ impl<T: Number> ShardedCounter<T> {
     /// Sums the shards into the file and returns the count.
     pub fn get(&self) -> T {
         self.shards.flush();
-        let slot = &self.shards.slot;
-        slot.gate().read_unmoved(|| T::from_word(slot.word().load(Relaxed)))
+        T::from_word(self.shards.slot.word().load(Relaxed))
     }
 }
 
@@ -54,7 +54,15 @@ impl<T: Number> FromSlot for ShardedCounter<T> {
 
     fn from_slot(mut context: SlotContext<'_>) -> Self {
         let slot = context.slot.clone();
-        ShardedCounter { shards: context.flushed_state(|| Shards { shards: shards(), slot, number: PhantomData::<T> }) }
+        ShardedCounter {
+            shards: context.flushed_state(|| Shards {
+                shards: shards(),
+                slot,
+                flushing: Lock::default(),
+                forks: forks(),
+                number: PhantomData::<T>,
+            }),
+        }
     }
 }
 
@@ -67,13 +75,17 @@ impl<T: Number> fmt::Debug for ShardedCounter<T> {
 struct Shards<T> {
     shards: Box<[Shard]>,
     slot: Slot,
+    /// Held while the shards are summed, so that no reader misses a count that was just taken from a shard.
+    flushing: Lock<()>,
+    /// Number of forks before the process that flushes.
+    forks: u32,
     number: PhantomData<T>,
 }
 
 /// A shard. It takes two cache lines, because some processors fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-struct Shard(Word);
+struct Shard(AtomicU64);
 
 /// Returns a power of two of shards, at least one for each processor (at most 128).
 fn shards() -> Box<[Shard]> {
@@ -83,9 +95,6 @@ fn shards() -> Box<[Shard]> {
 pub(super) fn shard_count() -> usize {
     // Cached, because finding the limits of a container opens files.
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    if cfg!(mmv_loom) {
-        return 2;
-    }
     if COUNT.load(Relaxed) == 0 {
         COUNT.store(available_parallelism().map_or(8, |n| n.get()).next_power_of_two().min(128), Relaxed);
     }
@@ -94,7 +103,10 @@ pub(super) fn shard_count() -> usize {
 
 impl<T: Number> Shards<T> {
     #[inline]
-    fn own(&self) -> &Word {
+    fn own(&self) -> &AtomicU64 {
+        if forks() != self.forks {
+            return self.slot.word();
+        }
         // The number of shards is a power of two.
         match self.shards.get(thread_number() & (self.shards.len() - 1)) {
             Some(shard) => &shard.0,
@@ -105,23 +117,13 @@ impl<T: Number> Shards<T> {
 
 impl<T: Number> Flush for Shards<T> {
     fn flush(&self) {
-        // In a torn child, the shards may hold counts that its parent flushes.
-        if is_torn() {
-            return;
-        }
-        // While the gate is held, readers do not see the sum without the count that has just been taken from a shard.
-        let _held = self.slot.gate().hold();
+        // In a forked child, the shards have counts that the parent flushes.
+        let Some(_held) = self.flushing.lock() else { return };
         for shard in &self.shards {
             let word = shard.0.swap(T::ZERO.word(), Relaxed);
             if word != T::ZERO.word() {
                 T::from_word(word).add_to(self.slot.word());
             }
         }
-    }
-
-    fn forget(&self) {
-        // A write would copy the page that the child shares with its parent.
-        let pending = self.shards.iter().filter(|shard| shard.0.load(Relaxed) != T::ZERO.word());
-        pending.for_each(|shard| shard.0.store(T::ZERO.word(), Relaxed));
     }
 }

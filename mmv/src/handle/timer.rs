@@ -6,12 +6,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pmapi::{Semantics, Units};
 
-use super::counter::put;
 use super::{FromSlot, Number, SlotContext};
 use crate::format::ValueType;
-use crate::map::Slot;
 use crate::model::Kind;
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::os::pages::Slot;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Time spent on an activity, added from any number of threads. It is exported in microseconds.
 ///
@@ -45,7 +44,7 @@ impl Timer {
 
     /// Returns the accumulated time, in whole microseconds.
     pub fn get(&self) -> Duration {
-        Duration::from_micros(self.slot.gate().read_unmoved(|| self.slot.word().load(Relaxed)))
+        Duration::from_micros(self.slot.word().load(Relaxed))
     }
 }
 
@@ -96,7 +95,7 @@ impl Interval {
             self.running = Some(Instant::now());
             // Readers add the present wall-clock time to this word.
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-            put(&self.slot, self.slot.extra(), now.wrapping_neg());
+            self.slot.extra().store(now.wrapping_neg(), Relaxed);
         }
     }
 
@@ -104,8 +103,8 @@ impl Interval {
     pub fn stop(&mut self) {
         if let Some(start) = self.running.take() {
             self.total += start.elapsed().as_micros() as u64;
-            put(&self.slot, self.slot.word(), self.total);
-            put(&self.slot, self.slot.extra(), 0);
+            self.slot.word().store(self.total, Relaxed);
+            self.slot.extra().store(0, Relaxed);
         }
     }
 

@@ -5,6 +5,8 @@ mod label;
 mod named;
 mod values;
 
+use std::collections::{HashMap, HashSet};
+
 use pmapi::{Semantics, Units};
 
 use items::Items;
@@ -14,23 +16,43 @@ use named::Named;
 pub(crate) use values::Runs;
 
 use crate::format::{MAX_LABELS, MAX_METRICS, MAX_SERIAL, ValueType};
-use crate::hash::{HashMap, HashSet};
 use crate::names::{check_instance, check_metric, check_text};
 use crate::{Error, ids};
 
-/// The way in which a value is updated, which decides how it moves to another file.
+/// The way in which a value is updated. Handles of a metric are all of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Amounts are added. The amount in the old memory is added to the one in the new memory.
+    /// Amounts are added.
     Added,
-    /// The value is set. It is copied, unless a new value has been set in the meantime.
+    /// The value is set, or cleared.
     Set,
     /// The value is set. There always is a value.
     Counted,
-    /// The value is set. It is copied with the start of the running interval.
+    /// The value is set, with the start of the running interval.
     Interval,
-    /// A text, which the handles' `Texts` move.
+    /// A text in one of two buffers.
     Text,
+}
+
+/// The object to which a string of the file belongs, by its index.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Help(u16),
+    Metric(u16),
+    /// An instance of a domain.
+    Instance(u16, u32),
+}
+
+/// Numbers of records, with which a file grows or that it has.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counts {
+    pub metrics: usize,
+    pub indoms: usize,
+    pub instances: usize,
+    pub labels: usize,
+    pub strings: usize,
+    pub texts: usize,
+    pub values: usize,
 }
 
 /// Help texts, by their numbers in the model.
@@ -53,6 +75,8 @@ pub(crate) struct Metric {
     pub semantics: Semantics,
     pub units: Units,
     pub help: Help,
+    /// Index of the name among the strings.
+    pub name: u32,
     /// Index of the instance domain, which is less than [`MAX_SERIAL`].
     indom: Option<u16>,
 }
@@ -60,7 +84,7 @@ pub(crate) struct Metric {
 impl Metric {
     pub(crate) fn new(ty: ValueType, kind: Kind, semantics: Semantics, units: Units) -> Metric {
         let help = Help::default();
-        Metric { item: 0, ty, kind, semantics, units, help, indom: None }
+        Metric { item: 0, ty, kind, semantics, units, help, name: 0, indom: None }
     }
 
     /// Sets the instance domain by its index.
@@ -74,11 +98,19 @@ impl Metric {
     }
 }
 
+/// An instance of a domain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Instance {
+    pub id: i32,
+    /// Index of the name among the strings.
+    pub name: u32,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Indom {
     pub serial: u32,
     pub help: Help,
-    instances: Named<i32>,
+    instances: Named<Instance>,
     ids: HashSet<i32>,
     /// Number of identifiers at the upper end that are known to be taken.
     passed: i32,
@@ -90,22 +122,31 @@ pub(crate) struct Indom {
 const IDS: u64 = 1 << 31;
 
 impl Indom {
-    pub(crate) fn instances(&self) -> impl ExactSizeIterator<Item = (&str, i32)> {
-        self.instances.iter().map(|(name, id)| (name, *id))
+    pub(crate) fn instances(&self) -> impl ExactSizeIterator<Item = (&str, Instance)> {
+        self.instances.iter().map(|(name, instance)| (name, *instance))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Returns the instance with an index below [`Indom::len`].
+    pub(crate) fn at(&self, index: usize) -> Instance {
+        self.instances[index]
     }
 
     pub(crate) fn instance(&self, name: &str) -> Option<usize> {
         self.instances.find(name)
     }
 
-    /// Returns the number of values of each instance.
-    pub(crate) fn values(&self) -> usize {
-        self.metrics.len()
+    /// Returns the indexes of the metrics over the domain.
+    pub(crate) fn metrics(&self) -> &[usize] {
+        &self.metrics
     }
 
     /// Returns the identifier of the instance with this index.
     pub(crate) fn id(&self, instance: usize) -> i32 {
-        self.instances[instance]
+        self.instances[instance].id
     }
 
     /// Reserves memory for `count` more instances.
@@ -114,8 +155,9 @@ impl Indom {
         self.ids.reserve(count);
     }
 
-    /// Adds an instance and returns its index. `id` is the identifier that the registration chose.
-    fn add(&mut self, name: &str, id: Option<u32>) -> Result<usize, Error> {
+    /// Adds an instance and returns its index. `id` is the identifier that the registration chose, `string` the index of
+    /// its name among the strings.
+    fn add(&mut self, name: &str, id: Option<u32>, string: usize) -> Result<usize, Error> {
         check_instance(name)?;
         let max = i32::MAX as u32;
         if let Some(number) = id {
@@ -127,7 +169,7 @@ impl Indom {
             }
         }
         let id = id.unwrap_or_else(|| self.free_id(name));
-        let Some(index) = self.instances.insert(name, id as i32) else {
+        let Some(index) = self.instances.insert(name, Instance { id: id as i32, name: string as u32 }) else {
             return Err(Error::InUse { what: "instance", name: name.to_owned() });
         };
         self.ids.insert(id as i32);
@@ -161,8 +203,10 @@ pub(crate) struct Model {
     values: Runs,
     labels: Vec<Label>,
     texts: usize,
-    /// Length of the longest name of a metric or instance, in bytes.
-    longest_name: usize,
+    /// Number of instances of all domains.
+    instances: usize,
+    /// The objects to which the strings of the file belong.
+    strings: Vec<Origin>,
     /// Inner nodes of the name space.
     nodes: Named<()>,
     /// Length of the longest inner node's name, in bytes.
@@ -170,7 +214,7 @@ pub(crate) struct Model {
     /// Length of the name of the last metric's parent node, in bytes.
     last_above: usize,
     /// Help texts, without duplicates.
-    help: Named<()>,
+    help: Named<u32>,
     /// The help of the last metric or domain, which the next one often shares.
     last_help: Help,
     /// Items in use.
@@ -211,22 +255,35 @@ impl Model {
         &self.values
     }
 
-    /// Returns the help texts, without duplicates.
-    pub(crate) fn help_texts(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.help.iter().map(|(text, ())| text)
+    /// Returns the strings of the file, from an index on.
+    pub(crate) fn strings_from(&self, first: usize) -> impl Iterator<Item = &str> {
+        let strings = self.strings.get(first..).unwrap_or_default();
+        strings.iter().map(|origin| match *origin {
+            Origin::Help(index) => self.help.name(index.into()),
+            Origin::Metric(index) => self.metrics.name(index.into()),
+            Origin::Instance(indom, index) => self.indoms[indom.into()].instances.name(index as usize),
+        })
+    }
+
+    /// Returns the index of a help text among the strings.
+    pub(crate) fn help_string(&self, TextId(number): TextId) -> u32 {
+        self.help[number.into()]
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            metrics: self.metrics.len(),
+            indoms: self.indoms.len(),
+            instances: self.instances,
+            labels: self.labels.len(),
+            strings: self.strings.len(),
+            texts: self.texts,
+            values: self.values.len(),
+        }
     }
 
     pub(crate) fn labels(&self) -> &[Label] {
         &self.labels
-    }
-
-    pub(crate) fn texts(&self) -> usize {
-        self.texts
-    }
-
-    /// Returns the length of the longest name of a metric or instance, in bytes.
-    pub(crate) fn longest_name(&self) -> usize {
-        self.longest_name
     }
 
     /// Adds help texts, except for empty ones.
@@ -247,13 +304,15 @@ impl Model {
             Some(known) => known,
             None => {
                 check_text("help text", text)?;
-                self.help.insert(text, ()).unwrap_or_default()
+                // Two texts for each possible metric and domain are less than 2^16, but registrations that failed may
+                // have added more.
+                let number = u16::try_from(self.help.len()).map_err(|_| Error::TooManyMetrics(text.to_owned()))?;
+                self.help.insert(text, self.strings.len() as u32);
+                self.strings.push(Origin::Help(number));
+                number.into()
             }
         };
-        // Two texts for each possible metric and domain are less than 2^16, but registrations that failed may have
-        // added more.
-        let number = u16::try_from(number).map_err(|_| Error::TooManyMetrics(text.to_owned()))?;
-        Ok(Some(TextId(number)))
+        Ok(Some(TextId(number as u16)))
     }
 
     /// Adds a metric and its values, and returns its index. `item` is the item that the registration chose.
@@ -267,12 +326,12 @@ impl Model {
         }
         // All ancestors of a registered name are nodes already.
         let above = self.add_nodes(name)?;
-        let metric = Metric { item: item.unwrap_or_default(), ..metric };
+        let metric = Metric { item: item.unwrap_or_default(), name: self.strings.len() as u32, ..metric };
         let Some(index) = self.metrics.insert(name, metric) else {
             return Err(Error::InUse { what: "metric", name: name.to_owned() });
         };
         self.last_above = above;
-        self.longest_name = self.longest_name.max(name.len());
+        self.strings.push(Origin::Metric(index as u16));
         match item {
             Some(item) => _ = self.items.insert(item),
             None => self.unassigned.push(index),
@@ -357,9 +416,11 @@ impl Model {
         });
         let mut indom = Indom { serial, help, ..Indom::default() };
         indom.reserve(instances.len());
-        instances.iter().try_for_each(|(name, id)| indom.add(name, *id).map(drop))?;
-        let longest = instances.iter().map(|(name, _)| name.len()).max();
-        self.longest_name = self.longest_name.max(longest.unwrap_or_default());
+        let strings = self.strings.len()..;
+        instances.iter().zip(strings).try_for_each(|((name, id), string)| indom.add(name, *id, string).map(drop))?;
+        let index = self.indoms.len() as u16;
+        self.strings.extend((0..instances.len() as u32).map(|instance| Origin::Instance(index, instance)));
+        self.instances += instances.len();
         self.serials.insert(serial);
         self.indoms.insert(name, indom);
         Ok(self.indoms.len() - 1)
@@ -369,8 +430,9 @@ impl Model {
     /// that the registration chose.
     pub(crate) fn add_instance(&mut self, indom: usize, name: &str, id: Option<u32>) -> Result<usize, Error> {
         let domain = &mut self.indoms[indom];
-        let index = domain.add(name, id)?;
-        self.longest_name = self.longest_name.max(name.len());
+        let index = domain.add(name, id, self.strings.len())?;
+        self.strings.push(Origin::Instance(indom as u16, index as u32));
+        self.instances += 1;
         let metrics = std::mem::take(&mut domain.metrics);
         metrics.iter().for_each(|metric| self.add_value(*metric, index));
         self.indoms[indom].metrics = metrics;

@@ -1,12 +1,10 @@
 //! Maps from names to objects.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-
-use crate::hash::RandomState;
 
 /// A map from names to objects, in insertion order. All names are in one allocation, because there can be many names,
 /// and they are never removed.

@@ -1,8 +1,7 @@
-//! Mapped pages and fork handlers: the one module with unsafe code.
+//! Mapped pages, and forks of the process: the one module with unsafe code.
 #![allow(unsafe_code)]
 
 pub(crate) mod forks;
-#[cfg_attr(mmv_loom, allow(dead_code))]
 pub(crate) mod pages;
 
 use nix::unistd::{SysconfVar, sysconf};

@@ -31,6 +31,9 @@
 //! line names each of the first ten metrics with such label sets, and the metric `recorder.left_out` counts look-ups of
 //! them.
 //!
+//! In a forked child, keys that its parent has used before the fork count in the parent's file, and others record nothing.
+//! A server with workers installs a recorder in each worker, after the fork.
+//!
 //! A handle that is created while the process has no memory or descriptors for its values records nothing. The same
 //! applies to a handle of a new label set while the file of metrics has been written for more than a second, for example
 //! because the disk hangs. The next handle with the same name and labels records, once that has passed: the macros of the
@@ -48,7 +51,6 @@ use std::time::Duration;
 use metrics::{Key, KeyName, Metadata, SharedString, Unit, set_global_recorder};
 use pmapi::escape::Escaped;
 
-use crate::fork;
 use crate::format::MAX_METRICS;
 use crate::names::{MAX_TEXT, truncated};
 use crate::notice;
@@ -118,11 +120,7 @@ impl Recorder {
         // Metrics are registered at their first use, where time may matter.
         let registry = builder.lazy().build()?;
         let (state, known, setting) = Default::default();
-        let recorder = Recorder { registry, limits: LIMITS, state, known, setting };
-        fork::watch(Arc::downgrade(&recorder.state) as _);
-        fork::watch(Arc::downgrade(&recorder.known) as _);
-        fork::watch(Arc::downgrade(&recorder.setting) as _);
-        Ok(recorder)
+        Ok(Recorder { registry, limits: LIMITS, state, known, setting })
     }
 
     /// Sets the largest number of label sets of a metric, and the largest number of metrics and label sets in total.
@@ -171,7 +169,7 @@ impl Recorder {
     }
 
     fn known<T: Clone>(&self, key: &Key, kind: &Kind<T>) -> Option<T> {
-        (kind.handles)(&mut *self.known.lock()?).known.get(key).cloned()
+        (kind.handles)(&mut *self.known.lock_to_read()?).known.get(key).cloned()
     }
 
     /// Returns the handle of a key: the known one, a new one, or the shared one of keys beyond the limits. A metric

@@ -37,7 +37,7 @@ impl Inner {
         self.flush_values();
         let Some(disk) = self.lock_disk() else { return };
         let Some(mut state) = self.lock() else { return };
-        let not_copied = if state.exports() { self.copy_changes(&mut state) } else { None };
+        let not_copied = self.copy_changes(&mut state);
         let hidden_by = self.look_for_file(&mut state);
         let error =
             if attempt == Attempt::Now || state.backoff.is_due() { self.publish_in_time(&mut state) } else { None };
@@ -54,9 +54,7 @@ impl Inner {
         self.flush_values();
         let disk = self.lock_disk();
         let error = self.lock().and_then(|mut state| {
-            if state.exports() {
-                self.copy_changes(&mut state);
-            }
+            _ = self.copy_changes(&mut state);
             self.publish_in_time(&mut state)
         });
         drop(disk);
@@ -69,14 +67,21 @@ impl Inner {
 
     fn flush_values(&self) {
         let Some(mut state) = self.lock() else { return };
-        let (flushes, parents) =
-            (state.shared.flushes(), matches!(state.phase, Phase::Exporting(_)) && !state.exports());
+        let flushes = state.shared.flushes();
         drop(state);
         flushes.iter().for_each(|what| what.flush());
-        // A child does not flush quantiles to the file of its parent.
-        if !parents {
-            self.distributions.flush();
-        }
+        self.distributions.flush();
+    }
+
+    /// Writes changed values to a file that is not their home. Returns only the first of consecutive errors.
+    #[must_use]
+    fn copy_changes(&self, state: &mut State) -> Option<io::Error> {
+        let (contents, Phase::Exporting(published)) = state.contents()? else { return None };
+        // If the program has closed the file, it is opened again.
+        published.file.get().ok()?;
+        let result = published.copy(&contents);
+        let warned = std::mem::replace(&mut state.warned_of_copy, result.is_err());
+        result.err().filter(|_| !warned)
     }
 
     /// Adds a distribution, whose quantiles each flush computes.
@@ -92,13 +97,13 @@ impl Inner {
     #[must_use]
     pub(super) fn ensure_thread(self: &Arc<Self>, state: &mut State) -> Option<io::Error> {
         let period = self.options.flush_every.unwrap_or(EVERY_SECOND);
-        let Phase::Exporting(published) = &state.phase else { return None };
+        let (contents, Phase::Exporting(published)) = state.contents()? else { return None };
         let needed = self.options.lazy
             || self.options.flush_every.is_some()
-            || published.is_copied()
+            || published.is_copied(contents.home)
             || state.shared.has_flushes()
             || !self.distributions.is_empty();
-        if !needed || period.is_zero() || state.thread.is_some() || !state.exports() {
+        if !needed || period.is_zero() || state.thread.is_some() {
             return None;
         }
         let weak = Arc::downgrade(self);
@@ -152,10 +157,10 @@ impl Inner {
 
 /// Returns the registry while this process exports it.
 fn exporting(inner: &Weak<Inner>) -> Option<Arc<Inner>> {
-    inner.upgrade().filter(|inner| inner.lock().is_some_and(|state| state.exports()))
+    inner.upgrade().filter(|inner| inner.lock().is_some_and(|state| matches!(state.phase, Phase::Exporting(_))))
 }
 
-#[cfg(all(test, not(mmv_loom)))]
+#[cfg(test)]
 mod tests {
     use std::sync::mpsc;
     use std::time::Instant;

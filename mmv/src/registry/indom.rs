@@ -11,7 +11,7 @@ use super::Inner;
 use super::inner::State;
 use crate::Error;
 use crate::handle::Handle;
-use crate::model::{Label, Subject};
+use crate::model::{Counts, Kind, Label, Model, Subject};
 
 /// Builder of an instance domain (`mmv_stats_add_indom(3)`).
 #[derive(Debug)]
@@ -78,8 +78,12 @@ impl<'n> InstanceDomainBuilder<'n> {
     pub fn register(self) -> Result<InstanceDomain, Error> {
         let InstanceDomainBuilder { inner, name, serial, help: [short, long], instances, labels } = self;
         let labels = labels.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (indoms, count) = (1, instances.len());
+        let texts = [short, long].iter().filter(|text| !text.is_empty()).count();
+        let needs =
+            Counts { indoms, instances: count, labels: labels.len(), strings: count + texts, ..Counts::default() };
         inner.change(
-            |_| 0,
+            |_| needs,
             |state| {
                 state.model.check_labels(&labels, None)?;
                 let help = state.model.help(short, long)?;
@@ -107,9 +111,9 @@ impl InstanceDomain {
     /// * [`Error::Name`] for a name that is empty, begins with a space or has control characters
     /// * [`Error::TooLong`] for a name over 255 bytes, [`Error::InUse`] for the name of another instance
     /// * [`Error::Io`] if there is no memory for the values
-    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
+    /// * [`Error::Full`] if the file has no room for it, [`Error::Forked`] in a forked child
     pub fn add(&self, instance: &str) -> Result<(), Error> {
-        self.change(|state| state.model.add_instance(self.index, instance, None).map(drop))
+        self.change(0, |state| state.model.add_instance(self.index, instance, None).map(drop))
     }
 
     /// Adds an instance with an explicit identifier, 0 to 2147483647.
@@ -118,7 +122,7 @@ impl InstanceDomain {
     /// [`Error::Range`] for a larger identifier, [`Error::InUse`] for that of another instance, and the errors of
     /// [`InstanceDomain::add`].
     pub fn add_numbered(&self, id: u32, instance: &str) -> Result<(), Error> {
-        self.change(|state| state.model.add_instance(self.index, instance, Some(id)).map(drop))
+        self.change(0, |state| state.model.add_instance(self.index, instance, Some(id)).map(drop))
     }
 
     /// Adds a label to an instance (`mmv_stats_add_instance_label(3)`). An instance that does not exist is added.
@@ -133,7 +137,7 @@ impl InstanceDomain {
     /// file, PCP's agent shows only the first one.
     pub(crate) fn label_instance_all(&self, instance: &str, labels: Vec<Result<Label, Error>>) -> Result<(), Error> {
         let labels = labels.into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.change(|state| {
+        self.change(labels.len(), |state| {
             let known = state.model.indom(self.index).instance(instance);
             state.model.check_labels(&labels, known.map(|index| Subject::Instance(self.index, index)))?;
             let index = match known {
@@ -145,9 +149,14 @@ impl InstanceDomain {
         })
     }
 
-    /// Makes a change that may add an instance.
-    fn change(&self, change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
-        self.inner.change(|model| model.indom(self.index).values(), change, |_, ()| ())
+    /// Makes a change that may add an instance, and labels.
+    fn change(&self, labels: usize, change: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
+        let needs = |model: &Model| {
+            let metrics = model.indom(self.index).metrics();
+            let texts = metrics.iter().filter(|metric| model.metric(**metric).kind == Kind::Text).count();
+            Counts { instances: 1, strings: 1, labels, values: metrics.len(), texts, ..Counts::default() }
+        };
+        self.inner.change(needs, change, |_, ()| ())
     }
 
     /// Returns the names of the instances.
@@ -201,7 +210,7 @@ impl<H: Handle> Family<H> {
 
     /// Returns the handle for an instance. Adds the instance unless the domain already has `max`.
     pub(crate) fn instance_up_to(&self, name: &str, max: usize) -> Result<H, Error> {
-        let state = self.inner.lock().ok_or(Error::TORN)?;
+        let state = self.inner.lock().ok_or(Error::FORKED)?;
         let indom = state.model.indom(self.indom);
         let is_new = indom.instance(name).is_none();
         if is_new && indom.instances().len() >= max {

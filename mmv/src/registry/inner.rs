@@ -1,11 +1,11 @@
 //! State of a registry, and its changes.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -13,34 +13,23 @@ use once_cell::race::OnceBox;
 use pmapi::backoff::Backoff;
 
 use super::RegistryBuilder;
+use super::file::{Contents, Places, Published};
 use super::others::Claim;
-use super::process::Process;
-use super::published::{Published, generation};
 use crate::Error;
-use crate::fork::{self, Forked};
-use crate::format::Flags;
-use crate::handle::{Distributions, Handle, Shared, SlotContext, Texts, no_value};
-use crate::hash::{HashMap, HashSet};
-use crate::map::{Gate, Segment};
-use crate::model::{Kind, Model};
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::format::{Flags, MAX_LABELS, MAX_METRICS, MAX_SERIAL};
+use crate::handle::{Distributions, Handle, Shared, SlotContext, no_value};
+use crate::home::Home;
+use crate::layout::Table;
+use crate::model::{Counts, Kind, Model};
 use crate::sync::{Held, Lock};
 
 /// Longest time for which a flush, the end of the export, and the registration of a recorder's key wait for a thread
 /// that writes the file.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Smallest number of values that get value slots at a time: about as many as fit into a page.
-const LEAST_VALUES: usize = 120;
-
 pub(crate) struct Inner {
     pub(super) options: RegistryBuilder,
-    pub(super) gate: Arc<Gate>,
-    pub(super) texts: Arc<Texts>,
     pub(super) distributions: Arc<Distributions>,
-    /// The process that created the registry, and the generation number of the time of creation.
-    pub(super) process: Process,
-    pub(super) made: u64,
     /// Whether the flush thread could not be started.
     pub(super) lacks_thread: AtomicBool,
     /// Whether the export was to end while a thread wrote the file. That thread, or the flush thread, ends it later.
@@ -53,12 +42,14 @@ pub(crate) struct Inner {
 
 pub(crate) struct State {
     pub model: Model,
-    pub segments: Vec<Segment>,
-    pub phase: Phase,
+    /// The home of the values, from the first registration on.
+    pub(super) home: Option<Home>,
+    pub(super) places: Places,
+    /// Index of the value of each text.
+    pub(super) texts: Vec<usize>,
+    pub(super) phase: Phase,
     /// Reserves the file for this registry, from the start to the stop.
     pub(super) claim: Option<Claim>,
-    /// Name of the registry's file in the directory of MMV files.
-    pub file: String,
     /// Items of metrics in the file of an earlier process, by name.
     pub before: HashMap<Box<str>, u16>,
     pub cluster: u16,
@@ -81,13 +72,11 @@ pub(crate) struct State {
     pub thread_pauses: Backoff,
     /// The flush thread of the process that exports, once it runs.
     pub thread: Option<Arc<OnceBox<Thread>>>,
-    /// Index of each text, by value.
-    texts: HashMap<usize, usize>,
     /// Values whose single handle has been created.
     taken: HashSet<usize>,
 }
 
-pub(crate) enum Phase {
+pub(super) enum Phase {
     Idle,
     Exporting(Published),
     Stopped,
@@ -97,11 +86,12 @@ impl Inner {
     pub(super) fn new(options: RegistryBuilder) -> Arc<Inner> {
         let state = State {
             model: Model::default(),
-            segments: Vec::new(),
+            home: None,
+            places: Places::default(),
+            texts: Vec::new(),
             phase: Phase::Idle,
             claim: None,
-            file: String::new(),
-            before: HashMap::default(),
+            before: HashMap::new(),
             cluster: 0,
             batches: 0,
             stale: false,
@@ -113,37 +103,27 @@ impl Inner {
             shared: Shared::default(),
             thread_pauses: Backoff::default(),
             thread: None,
-            texts: HashMap::default(),
-            taken: HashSet::default(),
+            taken: HashSet::new(),
         };
-        let inner = Arc::new(Inner {
+        Arc::new(Inner {
             options,
-            gate: Arc::default(),
-            texts: Arc::default(),
             distributions: Arc::default(),
-            process: Process::own(),
-            made: generation(),
             lacks_thread: AtomicBool::new(false),
             ends: AtomicBool::new(false),
             disk: Lock::default(),
             state: Lock::new(state),
-        });
-        let watcher: Weak<dyn Forked> = Arc::downgrade(&inner) as _;
-        fork::watch(watcher);
-        inner
+        })
     }
 
-    /// Locks the state. Returns `None` in a [torn](fork::is_torn) child, if the state was locked at the fork.
+    /// Locks the state. Returns `None` in a forked child.
     pub(crate) fn lock(&self) -> Option<Held<'_, State>> {
         self.state.lock()
     }
 
     /// Waits for at most [`LONGEST_WAIT`] until no thread writes the file. Returns false if a thread still does, for
-    /// example because the disk hangs.
+    /// example because the disk hangs, and in a forked child.
     pub(super) fn is_free_in_time(&self) -> bool {
-        // Locks that are held forever are those of threads that do not exist here, and do not write.
-        fork::is_torn()
-            || self.disk.lock_within(LONGEST_WAIT).is_some_and(|_disk| self.state.lock_within(LONGEST_WAIT).is_some())
+        self.disk.lock_within(LONGEST_WAIT).is_some_and(|_disk| self.state.lock_within(LONGEST_WAIT).is_some())
     }
 
     /// Waits until no thread writes the file of a lazy registry. None does while the caller keeps the guard.
@@ -158,23 +138,20 @@ impl Inner {
         self.disk.lock_within(longest)
     }
 
-    /// Changes the model, allocates value slots for new values, calls `then`, and updates the file. `needs` returns the
-    /// number of values that the change adds: without memory for them, nothing changes. A `change` that fails must add
-    /// no values.
+    /// Changes the model, allocates new values, calls `then`, and updates the file. `needs` returns what the change adds at
+    /// most: without room for that, nothing changes.
     pub(crate) fn change<T, U>(
         self: &Arc<Self>,
-        needs: impl FnOnce(&Model) -> usize,
+        needs: impl FnOnce(&Model) -> Counts,
         change: impl FnOnce(&mut State) -> Result<T, Error>,
         then: impl FnOnce(&mut State, T) -> U,
     ) -> Result<U, Error> {
-        let mut state = self.lock().ok_or(Error::TORN)?;
-        let (values, texts) = (state.model.values().len(), state.model.texts());
+        let mut state = self.lock().ok_or(Error::FORKED)?;
+        let before = state.model.counts();
         let needed = needs(&state.model);
-        if needed > 0 {
-            self.extend(&mut state, values + needed).map_err(no_memory)?;
-        }
+        self.make_room(&mut state, needed)?;
         let changed = change(&mut state)?;
-        self.allocate_slots(&mut state, values, texts)?;
+        state.begin_values(before.values, self.options.has(Flags::SENTINEL));
         state.stale = true;
         let result = then(&mut state, changed);
         let now = state.batches == 0 && !self.options.lazy;
@@ -187,33 +164,30 @@ impl Inner {
         Ok(result)
     }
 
-    /// Allocates value slots for the values that begin at index `first`.
-    fn allocate_slots(&self, state: &mut State, first: usize, texts: usize) -> Result<(), Error> {
-        let values = state.model.values().len();
-        if values == first {
-            return Ok(());
-        }
-        self.extend(state, values).map_err(no_memory)?;
-        if state.model.texts() > texts {
-            self.number_texts(state, first);
-        }
-        if self.options.has(Flags::SENTINEL) {
-            state.set_no_value(first);
+    /// Allocates memory or blocks for values and texts, if there is room for them and their records.
+    fn make_room(&self, state: &mut State, needed: Counts) -> Result<(), Error> {
+        let known = state.model.counts();
+        let home = self.home(state)?;
+        check_room(home, known, needed)?;
+        let (values, texts) = (known.values + needed.values, known.texts + needed.texts);
+        home.allocate_values(values).map_err(no_memory)?;
+        if needed.texts > 0 {
+            // Readers follow a text from its value to its buffers, so that both must be in the file.
+            let is_apart = home.is_partly_in_memory() && values > home.detached();
+            let full = || no_memory(io::ErrorKind::StorageFull.into());
+            (!is_apart).then_some(()).ok_or_else(full)?;
+            home.allocate_texts(texts).map_err(no_memory)?;
         }
         Ok(())
     }
 
-    /// Ensures that there are slots for `values` values.
-    fn extend(&self, state: &mut State, values: usize) -> io::Result<()> {
-        let capacity = state.capacity();
-        if values > capacity {
-            // Slots left over at the start are given up. Later ones take room in the file.
-            let least = if matches!(state.phase, Phase::Idle) { 32 * LEAST_VALUES } else { LEAST_VALUES };
-            let more = (values - capacity).max(capacity / 2).max(least);
-            let segment = Segment::new(capacity, more, Arc::clone(&self.gate))?;
-            state.segments.push(segment);
-        }
-        Ok(())
+    /// Returns the home of the values; the first call creates it.
+    pub(super) fn home<'s>(&self, state: &'s mut State) -> Result<&'s mut Home, Error> {
+        let home = match state.home.take() {
+            Some(home) => home,
+            None => Home::new(&self.directory(), &self.options.name, self.options.room).map_err(no_memory)?,
+        };
+        Ok(state.home.insert(home))
     }
 
     /// Returns the name of the registry.
@@ -222,25 +196,16 @@ impl Inner {
         &self.options.name
     }
 
-    /// Allocates slots for this number of values besides those that there are.
+    /// Allocates memory for this number of values besides those that there are.
     #[cfg(feature = "metrics")]
     pub(crate) fn reserve(&self, values: usize) -> Result<(), Error> {
-        let mut state = self.lock().ok_or(Error::TORN)?;
-        let values = state.model.values().len() + values;
-        self.extend(&mut state, values).map_err(no_memory)
-    }
-
-    fn number_texts(&self, state: &mut State, first: usize) {
-        for run in state.model.values().within(first..state.model.values().len()) {
-            if state.model.metric(run.metric).kind == Kind::Text {
-                for value in run.first..run.first + run.count {
-                    let number = state.texts.len();
-                    state.texts.insert(value, number);
-                }
-            }
-        }
-        if let Some(mut texts) = self.texts.lock() {
-            texts.grow(state.texts.len());
+        let mut state = self.lock().ok_or(Error::FORKED)?;
+        let values = state.model.counts().values + values;
+        let home = self.home(&mut state)?;
+        if values <= home.layout.values.most as usize {
+            home.allocate_values(values).map_err(no_memory)
+        } else {
+            Ok(())
         }
     }
 
@@ -249,16 +214,13 @@ impl Inner {
         if H::UNIQUE && !state.taken.insert(value) {
             return Err(Error::InUse { what: "the only writer of value", name: value.to_string() });
         }
-        let segment = state.segments.partition_point(|segment| segment.range().end <= value);
-        let Some(segment) = state.segments.get_mut(segment) else {
-            return Err(no_memory(io::ErrorKind::OutOfMemory.into()));
-        };
+        let Some(home) = &state.home else { return Err(no_memory(io::ErrorKind::OutOfMemory.into())) };
+        let text = state.texts.binary_search(&value).unwrap_or_default();
         let context = SlotContext {
-            slot: segment.slot(value),
+            slot: home.slot(value),
             value,
-            text: state.texts.get(&value).copied().unwrap_or(usize::MAX),
+            buffers: home.layout.texts.record(text),
             sentinel: self.options.has(Flags::SENTINEL),
-            texts: &self.texts,
             shared: &mut state.shared,
         };
         Ok(H::from_slot(context))
@@ -283,21 +245,29 @@ impl Inner {
     }
 }
 
-impl Forked for Inner {
-    fn is_quiet(&self) -> bool {
-        self.disk.is_quiet()
-            && self.state.is_quiet()
-            && self.gate.is_quiet()
-            && self.texts.is_quiet()
-            && self.distributions.is_quiet()
+/// Checks that a file has room for further records.
+fn check_room(home: &Home, known: Counts, needed: Counts) -> Result<(), Error> {
+    let layout = &home.layout;
+    let check = |what, max: u32, known: usize, needed: usize| {
+        let fits = needed == 0 || known + needed <= max as usize;
+        if fits { Ok(()) } else { Err(Error::Full { what, max }) }
+    };
+    // The model has its own errors for the limits of the format.
+    let is_small = |table: &Table, most: usize| (table.most as usize) < most;
+    if is_small(&layout.metrics, MAX_METRICS) {
+        check("metrics", layout.metrics.most, known.metrics, needed.metrics)?;
     }
-
-    fn forked(&self) {
-        if let Some(state) = self.lock() {
-            state.shared.forget();
-        }
-        self.distributions.forget();
+    if is_small(&layout.indoms, MAX_SERIAL as usize) {
+        check("instance domains", layout.indoms.most, known.indoms, needed.indoms)?;
     }
+    if is_small(&layout.labels, MAX_LABELS) {
+        check("labels", layout.labels.most, known.labels, needed.labels)?;
+    }
+    check("texts", layout.texts.most, known.texts, needed.texts)?;
+    // Domains that grow leave records behind, so that there is room for more records than instances.
+    check("instances", layout.texts.most, known.instances, needed.instances)?;
+    check("names and help texts", layout.strings.most, known.strings, needed.strings)?;
+    check("values", layout.values.most, known.values, needed.values)
 }
 
 fn no_memory(source: io::Error) -> Error {
@@ -305,23 +275,29 @@ fn no_memory(source: io::Error) -> Error {
 }
 
 impl State {
-    /// Returns the number of values that have slots.
-    pub(crate) fn capacity(&self) -> usize {
-        self.segments.last().map_or(0, |segment| segment.range().end)
+    /// Returns what a file is written from, and the file.
+    pub(super) fn contents(&mut self) -> Option<(Contents<'_>, &mut Phase)> {
+        let State { model, home, places, texts, phase, .. } = self;
+        Some((Contents { model, home: home.as_ref()?, places, texts }, phase))
     }
 
-    /// Returns the ranges of values that may have handles.
-    pub(crate) fn slotted(&self) -> Vec<Range<usize>> {
-        self.segments.iter().map(Segment::slotted).collect()
-    }
-
-    fn set_no_value(&self, first: usize) {
-        let values = self.model.values();
-        for segment in &self.segments {
-            let range = segment.range().start.max(first)..segment.range().end.min(values.len());
-            for run in values.within(range).filter(|run| self.model.metric(run.metric).kind == Kind::Set) {
-                let none = no_value(self.model.metric(run.metric).ty);
-                (run.first..run.first + run.count).for_each(|value| segment.words(value).0.store(none, Relaxed));
+    /// Gives the values from an index on the words that they begin with.
+    fn begin_values(&mut self, first: usize, sentinels: bool) {
+        let State { model, home, texts, .. } = self;
+        let Some(home) = home else { return };
+        let values = model.values();
+        for run in values.within(first..values.len()) {
+            let metric = model.metric(run.metric);
+            for value in run.first..run.first + run.count {
+                let [word, extra, ..] = home.value(value) else { continue };
+                if metric.kind == Kind::Text {
+                    extra.store(home.layout.texts.record(texts.len()), Relaxed);
+                    texts.push(value);
+                } else if metric.kind == Kind::Set && sentinels {
+                    word.store(no_value(metric.ty), Relaxed);
+                } else {
+                    break;
+                }
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{Family, InstanceDomain};
 use crate::Error;
 use crate::format::Flags;
 use crate::handle::Handle;
-use crate::model::{Label, Metric, Subject};
+use crate::model::{Counts, Kind, Label, Metric, Subject};
 
 /// Builder of a metric (`mmv_stats_add_metric(3)`).
 #[must_use = "a metric exists once it is registered"]
@@ -95,7 +95,7 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
     /// * [`Error::Leaf`] for a name above or below that of another metric
     /// * [`Error::Range`] for an item above 1023, [`Error::TooManyMetrics`] after 1,023 metrics
     /// * [`Error::Io`] if there is no memory for the value
-    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
+    /// * [`Error::Full`] if the file has no room for it, [`Error::Forked`] in a forked child
     /// * the errors of [`Registry::label`](crate::Registry::label) for its labels
     pub fn register(self) -> Result<H, Error> {
         let inner = self.inner;
@@ -126,8 +126,14 @@ impl<'n, H: Handle> MetricBuilder<'n, H> {
         }
         let labels = labels.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut metric = Metric::new(H::TYPE, H::KIND, semantics, units).over(indom);
+        let count = labels.len();
+        let help = [short, long].iter().filter(|text| !text.is_empty()).count();
         inner.change(
-            |model| indom.map_or(1, |indom| model.indom(indom).instances().len()),
+            |model| {
+                let values = indom.map_or(1, |indom| model.indom(indom).len());
+                let texts = if H::KIND == Kind::Text { values } else { 0 };
+                Counts { metrics: 1, strings: 1 + help, labels: count, values, texts, ..Counts::default() }
+            },
             |state| {
                 state.model.check_labels(&labels, None)?;
                 metric.help = state.model.help(short, long)?;

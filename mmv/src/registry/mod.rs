@@ -1,17 +1,14 @@
 //! The registry: an application's exported metrics.
 
 mod batch;
-mod directory;
+mod file;
 mod flush;
 mod histogram;
 mod indom;
 mod inner;
 mod metric;
-mod moving;
 mod others;
-mod process;
 mod publish;
-mod published;
 
 use std::fmt;
 use std::io;
@@ -34,10 +31,12 @@ pub(crate) use inner::Inner;
 pub(crate) use inner::LONGEST_WAIT;
 
 use flush::Attempt;
+use others::name_of_process;
 
 use crate::format::Flags;
 use crate::handle::{Counter, Gauge, Handle, Text, Timer};
-use crate::model::{Label, Subject};
+use crate::layout::{LEAST_ROOM, MOST_ROOM, ROOM};
+use crate::model::{Counts, Label, Subject};
 use crate::names::check_file;
 use crate::{Error, format, notice};
 
@@ -102,6 +101,8 @@ impl Registry {
             flush_every: None,
             lazy: false,
             most_instances: MOST_INSTANCES,
+            room: ROOM,
+            per_process: false,
         }
     }
 
@@ -166,11 +167,11 @@ impl Registry {
     /// * [`Error::TooLong`] for more than 243 bytes of JSON
     /// * [`Error::Label`] also if the subject's labels, 254 and 65,534 bytes of JSON at most, have no room for it
     /// * [`Error::TooManyLabels`] if the registry has 255 labels
-    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
+    /// * [`Error::Forked`] in a forked child
     pub fn label(&self, name: &str, value: impl serde::Serialize) -> Result<(), Error> {
         let label = Label::new(Subject::Registry, LabelFlags::empty(), name, value)?;
         self.inner().change(
-            |_| 0,
+            |_| Counts { labels: 1, ..Counts::default() },
             |state| {
                 let labels = vec![label];
                 state.model.check_labels(&labels, Some(Subject::Registry))?;
@@ -220,25 +221,15 @@ impl Registry {
 
     /// Starts the export (`mmv_stats_start(3)`).
     ///
-    /// A forked child updates its parent's file until it starts the export itself. Until then, its registrations are
-    /// invisible, and its end does not remove the file. The child's own file begins with the parent's values at that
-    /// time. Its name is `NAME.pPID` while the parent, or another of its children, exports under the registry's name.
-    /// In a PID namespace other than the registry's it is `NAME.pPIDnNAMESPACE`. Otherwise, for instance in a daemon
-    /// whose parent has ended, it is the registry's name.
-    ///
     /// # Errors
     /// * [`Error::Io`] if the file cannot be written
     /// * [`Error::InUse`] while another registry of the process exports under the same name
-    /// * [`Error::Forked`] in a child of a process that exports [without prefix](RegistryBuilder::no_prefix), as the
-    ///   names of
-    ///   their metrics would clash
-    /// * [`Error::Forked`] in a child that was forked during a registration by another thread
+    /// * [`Error::Forked`] in a forked child: create a registry after the fork
     pub fn try_start(&self) -> Result<(), Error> {
         self.inner().start()
     }
 
-    /// Returns the path of the file from the start to the end of the export. In a forked child it is that of the
-    /// parent's file, until the child starts the export itself.
+    /// Returns the path of the file from the start to the end of the export. Returns `None` in a forked child.
     pub fn path(&self) -> Option<PathBuf> {
         self.inner().path()
     }
@@ -303,6 +294,8 @@ pub struct RegistryBuilder {
     pub(crate) flush_every: Option<Duration>,
     pub(crate) lazy: bool,
     pub(crate) most_instances: usize,
+    pub(crate) room: u32,
+    pub(crate) per_process: bool,
 }
 
 impl RegistryBuilder {
@@ -375,12 +368,38 @@ impl RegistryBuilder {
         self
     }
 
+    /// Sets the number of instances, in all domains together, and of text values for which the file has room, 16 to 131,072.
+    /// The default is 16,384. There is room for 64 times as many values. A registration that does not fit is an error
+    /// ([`Error::Full`]).
+    ///
+    /// Room that is not used takes addresses of the process, but no memory and no blocks of the disk.
+    #[must_use]
+    pub fn room(mut self, instances: u32) -> RegistryBuilder {
+        self.room = instances;
+        self
+    }
+
+    /// Gives the file the name `NAME.pPID` and metrics names of the form `mmv.NAME.pPID.…`, for a program that runs in several
+    /// processes at the same time. A server with workers builds such a registry in each worker, after the fork.
+    #[must_use]
+    pub fn per_process(mut self) -> RegistryBuilder {
+        self.per_process = true;
+        self
+    }
+
     /// Creates the registry.
     ///
     /// # Errors
-    /// [`Error::Range`] for a cluster outside of 1 to 4095, and the errors of [`Registry::new`].
+    /// [`Error::Range`] for a cluster outside of 1 to 4095, or a room outside of its range, and the errors of
+    /// [`Registry::new`].
     pub fn build(mut self) -> Result<Registry, Error> {
+        if self.per_process {
+            self.name = name_of_process(&self.name);
+        }
         check_file(&self.name, self.flags)?;
+        if !(LEAST_ROOM..=MOST_ROOM).contains(&self.room) {
+            return Err(Error::Range { what: "room", number: self.room, min: LEAST_ROOM, max: MOST_ROOM });
+        }
         self.directory = self.directory.map(absolute);
         if let Some(number) = self.cluster.filter(|c| *c == 0 || *c > pmapi::Item::MAX_CLUSTER) {
             let max = pmapi::Item::MAX_CLUSTER.into();

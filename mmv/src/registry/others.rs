@@ -1,26 +1,24 @@
 //! Files that other processes have left in the directory, and files of other registries of this process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::unistd::geteuid;
 use pmapi::Item;
 
-use super::directory::{Directory, header, temporary_start};
-use super::process::{Process, digits};
-use crate::fork;
+use crate::directory::{Directory, digits, has_ended, header, temporary_start};
 use crate::format::{
     Bytes, HEADER_LEN, Header, MAX_METRICS, MetricRecord, STRING_LEN, Section, TOC_LEN, Toc, Version, process_exists,
 };
-use crate::hash::{HashMap, HashSet};
 use crate::ids;
 use crate::names::truncated;
+use crate::os::forks::Process;
 
 /// Returns the cluster for a file: its previous one, or one derived from its name that no other file uses.
 pub(super) fn choose_cluster(directory: &Directory, name: &str, before: Option<u16>) -> u16 {
@@ -98,26 +96,30 @@ fn items(file: &File, header: &Header) -> Option<HashMap<Box<str>, u16>> {
     Some((0..count).filter_map(item).collect())
 }
 
-/// Returns the name for the file of a forked child, which is also a prefix of its metrics.
-pub(super) fn name_of_child(name: &str, ending: &str) -> String {
+/// Returns the name of this process's file, for a program that runs in several processes.
+pub(super) fn name_of_process(name: &str) -> String {
+    let ending = format!("{OF_PROCESS}{}", Process::own().number());
     format!("{}{ending}", truncated(name, 255 - ending.len()).trim_end_matches('.'))
 }
 
-/// Removes leftovers of ended processes of this user: temporary files for this file, and files of forked children.
+/// What stands between a registry's name and the number of its process.
+const OF_PROCESS: &str = ".p";
+
+/// Removes leftovers of ended processes of this user: temporary files of this registry, and files of other processes that
+/// have the name with a process.
 pub(super) fn remove_leftovers(directory: &Directory, path: &Path, name: &str) {
     let start = temporary_start(name);
-    let child = name_of_child(name, ".p");
-    let own = Process::own();
+    let base = name.rsplit_once(OF_PROCESS).filter(|(_, number)| digits::<u32>(number).is_some()).map(|(base, _)| base);
     for left in candidates(directory, path) {
         let temporary = left.strip_prefix(&*start).and_then(|rest| rest.rsplit_once('.'));
         let is_temporary =
-            temporary.is_some_and(|(process, count)| digits::<u32>(count).is_some() && own.knows_gone(process));
-        let child = || {
-            let process = digits(left.strip_prefix(&*child)?).filter(|process| !process_exists(*process))?;
+            temporary.is_some_and(|(process, count)| digits::<u32>(count).is_some() && has_ended(process));
+        let of_process = || {
+            let process = digits(left.strip_prefix(base?)?.strip_prefix(OF_PROCESS)?)?;
             let owner = header(&directory.read(&left).ok()?)?.owner();
-            owner.filter(|owner| *owner == process)
+            owner.filter(|owner| *owner == process && !process_exists(process))
         };
-        if (is_temporary || child().is_some()) && directory.is_own(&left) {
+        if (is_temporary || of_process().is_some()) && directory.is_own(&left) {
             directory.remove(&left);
         }
     }
@@ -126,19 +128,23 @@ pub(super) fn remove_leftovers(directory: &Directory, path: &Path, name: &str) {
 /// Returns names that may be leftovers. The directory is read at most once in ten seconds, for the sake of processes
 /// with many registries.
 fn candidates(directory: &Directory, path: &Path) -> Vec<String> {
-    type Seen = Option<(PathBuf, Instant, Vec<String>)>;
+    type Seen = Option<(Process, PathBuf, Instant, Vec<String>)>;
     static SEEN: Mutex<Seen> = Mutex::new(None);
     const FRESH: Duration = Duration::from_secs(10);
-    // A thread of the parent may have held the lock when this process was forked.
+    // In a forked child, a lock may stay locked.
     let mut seen = SEEN.try_lock().ok();
-    let fresh = seen.as_ref().and_then(|seen| seen.as_ref()).filter(|(of, at, _)| of == path && at.elapsed() < FRESH);
-    fresh.map(|(_, _, names)| names.clone()).unwrap_or_else(|| {
+    let process = Process::own();
+    let is_fresh = |(by, of, at, _): &&(Process, PathBuf, Instant, Vec<String>)| {
+        *by == process && of == path && at.elapsed() < FRESH
+    };
+    let fresh = seen.as_ref().and_then(|seen| seen.as_ref()).filter(is_fresh);
+    fresh.map(|(_, _, _, names)| names.clone()).unwrap_or_else(|| {
         let names = directory.names(|name| {
             let (_, last) = name.rsplit_once('.').unwrap_or_default();
             digits::<u64>(last.strip_prefix('p').unwrap_or(last)).is_some()
         });
         if let Some(seen) = &mut seen {
-            **seen = Some((path.to_owned(), Instant::now(), names.clone()));
+            **seen = Some((process, path.to_owned(), Instant::now(), names.clone()));
         }
         names
     })
@@ -169,14 +175,11 @@ impl Drop for Claim {
 /// never released there.
 fn claimed() -> Option<MutexGuard<'static, BTreeSet<(Process, PathBuf)>>> {
     static CLAIMED: Mutex<BTreeSet<(Process, PathBuf)>> = Mutex::new(BTreeSet::new());
-    if fork::count() == 0 {
-        return Some(CLAIMED.lock().unwrap_or_else(PoisonError::into_inner));
-    }
     for _ in 0..1000 {
         match CLAIMED.try_lock() {
             Ok(claimed) => return Some(claimed),
             Err(TryLockError::Poisoned(claimed)) => return Some(claimed.into_inner()),
-            Err(TryLockError::WouldBlock) => thread::yield_now(),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_micros(50)),
         }
     }
     None

@@ -46,7 +46,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             user_files: 1250,
-            user_memory: 36 << 20,
+            user_memory: 48 << 20,
             user_values: 120_000,
             user_work: 4_500_000,
             work: 4_000_000,

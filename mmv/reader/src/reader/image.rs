@@ -145,6 +145,21 @@ impl Image {
         Image { sparse: Sparse { data, extents, apart }, len: len as u64 }
     }
 
+    /// Returns the image without most of the zeros that pad texts, which read as a hole.
+    pub(super) fn without_zeros(&self) -> Image {
+        let (mut data, mut extents) = (Vec::new(), Vec::new());
+        for known in &self.sparse.extents {
+            let start = known.start as usize;
+            let bytes = self.sparse.data.get(start..start + known.len as usize).unwrap_or_default();
+            for part in texts(bytes) {
+                extents.push(extent(known.at as usize + part.start, data.len(), part.len()));
+                data.extend_from_slice(bytes.get(part).unwrap_or_default());
+            }
+        }
+        data.shrink_to_fit();
+        Image { sparse: Sparse { data, extents, apart: Extent::default() }, len: self.len }
+    }
+
     /// Reads a range of the file again. Bytes in holes are not read, and stay zero.
     pub(super) fn reread(&mut self, file: &fs::File, range: Range<u64>) -> io::Result<()> {
         let Sparse { data, extents, apart } = &mut self.sparse;

@@ -71,7 +71,10 @@ impl File {
     ) -> Result<File, ReadError> {
         let (mut read, image) = Self::read_with(file, metadata, most, buffer)?;
         let end = read.values.record(read.values.count, VALUE_LEN);
-        read.image = image.unwrap_or_else(|| Image::copy(buffer, read.dispensable(), read.values.at..end));
+        read.image = match image {
+            Some(image) => image.without_zeros(),
+            None => Image::copy(buffer, read.dispensable(), read.values.at..end),
+        };
         Ok(read)
     }
 
@@ -94,6 +97,23 @@ impl File {
             file.read_exact_at(&mut header, 0)?;
             check_header(Bytes::new(&header), len)?;
         }
+        // An application that registers metrics adds them to the file, and changes the generation numbers at last.
+        const TRIES: u32 = 4;
+        let mut tries = 1;
+        loop {
+            match Self::read_once(file, &file.metadata()?, most, buffer) {
+                Err(ReadError::InFlux { g1, .. }) if g1 != 0 && tries < TRIES => tries += 1,
+                read => return read,
+            }
+        }
+    }
+
+    fn read_once(
+        file: &fs::File,
+        metadata: &fs::Metadata,
+        most: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(File, Option<Image>), ReadError> {
         let image = Image::read(file, metadata, most, buffer)?;
         // A process that overwrites a file in place changes the generation number first.
         let now = generations(file)?;

@@ -9,30 +9,23 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
-use nix::unistd::{LinkatFlags, UnlinkatFlags, geteuid, linkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::process::Process;
-use crate::file::Kept;
-use crate::format::{Bytes, HEADER_LEN, Header, MAGIC};
+use crate::format::{Bytes, HEADER_LEN, Header, MAGIC, process_exists};
+use crate::home::Kept;
 use crate::names::truncated;
+use crate::os::forks::{Process, forks};
 
 /// An open directory.
-pub(super) struct Directory(OwnedFd);
-
-/// Effect of a rename on an existing file with the new name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Existing {
-    Replaced,
-    /// The rename fails.
-    Kept,
-}
+pub(crate) struct Directory(OwnedFd);
 
 /// Mode of a file: all users may read it, and its owner may write it.
 const MODE: u32 = 0o644;
@@ -49,7 +42,7 @@ const HANDLE: OFlag = OFlag::O_RDONLY;
 
 impl Directory {
     /// Opens a directory. A symbolic link at the end of the path is followed; for root, only if root owns the link.
-    pub(super) fn open(path: &Path) -> io::Result<Directory> {
+    pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         let flags = HANDLE | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(AT_FDCWD, path, flags, Mode::empty()) {
             Err(Errno::ENOTDIR | Errno::ELOOP) => Self::open_link(path, flags),
@@ -83,14 +76,14 @@ impl Directory {
 
     /// Creates a file for writing, with a temporary name. Agents skip temporary names. Other registries, in this
     /// process or others, do not use the same one. It is never too long if the file's final name is not.
-    pub(super) fn create(&self, name: &str) -> io::Result<(String, Kept)> {
+    pub(crate) fn create(&self, name: &str) -> io::Result<(String, Kept)> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut result = Err(Errno::EEXIST);
         for attempt in 0..TRIES {
             // A predictable name may be taken, possibly on purpose.
             let number = if attempt == 0 { COUNT.fetch_add(1, Relaxed) } else { now_nanos() };
-            let temporary = format!("{}{}.{number}", temporary_start(name), Process::own());
+            let temporary = format!("{}{}.{}.{number}", temporary_start(name), Process::own().number(), space());
             result = openat(&self.0, &*temporary, flags, Mode::from_bits_truncate(MODE)).map(|file| (temporary, file));
             if !matches!(result, Err(Errno::EEXIST)) {
                 break;
@@ -103,7 +96,7 @@ impl Directory {
     }
 
     /// Opens a regular file without blocking. Refuses any other kind of file.
-    pub(super) fn read(&self, name: &str) -> io::Result<File> {
+    pub(crate) fn read(&self, name: &str) -> io::Result<File> {
         self.open_regular(name)
     }
 
@@ -113,36 +106,36 @@ impl Directory {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    /// Renames a file.
-    pub(super) fn rename(&self, from: &str, to: &str, existing: Existing) -> io::Result<()> {
-        match existing {
-            Existing::Replaced => renameat(&self.0, from, &self.0, to)?,
-            Existing::Kept => {
-                linkat(&self.0, from, &self.0, to, LinkatFlags::empty())?;
-                self.remove(from);
-            }
-        }
-        Ok(())
+    /// Opens a file for writing whose descriptor the program has closed.
+    pub(crate) fn reopen(&self, name: &str, id: (u64, u64)) -> io::Result<Kept> {
+        let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let kept = Kept::new(File::from(openat(&self.0, name, flags, Mode::empty())?))?;
+        if kept.id() == id { Ok(kept) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    pub(super) fn remove(&self, name: &str) {
+    /// Renames a file, over any other with the new name.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
         _ = unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir);
     }
 
     /// Returns whether a name leads to the file with this device and inode number, or `None` if the name does not exist.
     #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between systems")]
-    pub(super) fn leads_to(&self, name: &str, id: (u64, u64)) -> Option<bool> {
+    pub(crate) fn leads_to(&self, name: &str, id: (u64, u64)) -> Option<bool> {
         let named = fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         Some((named.st_dev as u64, named.st_ino as u64) == id)
     }
 
     /// Returns whether a name leads to a regular file of this user.
-    pub(super) fn is_own(&self, name: &str) -> bool {
+    pub(crate) fn is_own(&self, name: &str) -> bool {
         self.read(name).and_then(|file| file.metadata()).is_ok_and(|file| file.uid() == geteuid().as_raw())
     }
 
     /// Returns the headers of all regular files, except for hidden ones and the file named `but`.
-    pub(super) fn headers(&self, but: &str) -> Vec<Header> {
+    pub(crate) fn headers(&self, but: &str) -> Vec<Header> {
         let mut headers = Vec::new();
         self.each_name(|name, ty| {
             let regular = ty.is_none_or(|ty| ty == Type::File);
@@ -154,7 +147,7 @@ impl Directory {
     }
 
     /// Returns the names that `wanted` selects.
-    pub(super) fn names(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(crate) fn names(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
         let mut names = Vec::new();
         self.each_name(|name, _| names.extend(name.to_str().ok().filter(|name| wanted(name)).map(str::to_owned)));
         names
@@ -168,12 +161,40 @@ impl Directory {
 }
 
 /// Returns the common beginning of all temporary names of a registry's file. A process and a number follow.
-pub(super) fn temporary_start(name: &str) -> String {
+pub(crate) fn temporary_start(name: &str) -> String {
     format!(".{}.", truncated(name, 200))
 }
 
+/// Returns whether the process that has created a file has certainly ended. `number` and `space` follow
+/// [`temporary_start`] in its name.
+pub(crate) fn has_ended(process: &str) -> bool {
+    let Some((number, own)) = process.split_once('.') else { return false };
+    digits(own) == Some(space()) && digits::<u32>(number).is_some_and(|number| !process_exists(number as i32))
+}
+
+/// Returns the inode of the PID namespace in which this process has its number, or 0 if it is unknown.
+fn space() -> u64 {
+    // Threads may race: all store the same values, and store the number of forks last.
+    static SPACE: AtomicU64 = AtomicU64::new(0);
+    static KNOWN: AtomicU32 = AtomicU32::new(u32::MAX);
+    let forks = forks();
+    if KNOWN.load(Acquire) != forks {
+        // A child that cannot see its namespace, for example after chroot(2), counts as being in its parent's.
+        if let Ok(space) = std::fs::metadata("/proc/self/ns/pid") {
+            SPACE.store(space.ino(), Relaxed);
+        }
+        KNOWN.store(forks, Release);
+    }
+    SPACE.load(Relaxed)
+}
+
+/// Parses a number of ASCII digits only.
+pub(crate) fn digits<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 /// Returns the header of an mmv(5) file.
-pub(super) fn header(file: &File) -> Option<Header> {
+pub(crate) fn header(file: &File) -> Option<Header> {
     let mut bytes = [0; HEADER_LEN];
     file.read_exact_at(&mut bytes, 0).ok()?;
     Header::read(Bytes::new(&bytes)).filter(|header| header.magic == MAGIC)

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use testkit::{Pcp, c_api};
 
-const TABLE: &str = include_str!("../src/c_api.md");
+const TABLE: &str = include_str!("../../src/c_api.md");
 
 /// Returns the words of a header, outside of comments, that have a prefix of its names.
 fn declared(header: &str) -> BTreeSet<String> {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
-use mmv::{Counter, CounterWriter, Family, Gauge, GaugeWriter, Registry, ShardedCounter, Text, Timer};
-use mmv_reader::{File, ReadError};
+use mmv::{Counter, CounterWriter, Error, Family, Gauge, GaugeWriter, Registry, ShardedCounter, Text, Timer};
+use mmv_reader::File;
 
 const UPDATES: u64 = 60_000;
 
@@ -153,15 +153,98 @@ fn readers_see_whole_files_and_counters_that_never_fall() {
 }
 
 #[test]
-fn who_has_the_old_file_is_told() {
+fn registrations_are_appended_to_the_file_that_readers_have_open() {
     let dir = tempfile::tempdir().unwrap();
     let registry = registry(dir.path());
     registry.try_start().unwrap();
-    let old = fs::File::open(dir.path().join("grow")).unwrap();
-    assert!(File::read(&old).is_ok());
-    registry.counter("added").register().unwrap();
-    // The C agent maps the old file, and the directory's change time may not have advanced.
-    assert!(matches!(File::read(&old), Err(ReadError::InFlux { g2: 0, .. })));
+    let open = fs::File::open(dir.path().join("grow")).unwrap();
+    let generation = File::read(&open).unwrap().header().g1;
+    let indom = registry.indom("indom").instances(["a"]).register().unwrap();
+    let family: Family<Counter> = registry.counter("family").over(&indom).unwrap();
+    family.instance("b").unwrap().add(3);
+    let file = File::read(&open).unwrap();
+    assert_eq!(file.problems().first(), []);
+    assert_eq!((file.metrics().len(), file.metrics()[0].values().len()), (1, 2));
+    assert!(file.header().g1 > generation);
+    assert_eq!(word(dir.path(), "family"), 0);
+}
+
+/// Domains that grow by turns get other places for their instances, but values keep theirs.
+#[test]
+fn domains_that_grow_by_turns_have_all_their_instances() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = registry(dir.path());
+    let families: Vec<Family<Counter>> = (0..5)
+        .map(|n| {
+            let indom = registry.indom(&format!("indom{n}")).register().unwrap();
+            registry.counter(&format!("family{n}")).over(&indom).unwrap()
+        })
+        .collect();
+    registry.try_start().unwrap();
+    let mut handles = Vec::new();
+    for round in 0..100 {
+        for (n, family) in families.iter().enumerate() {
+            handles.push(family.instance(&format!("{round} of {n}")).unwrap());
+        }
+        handles.iter().for_each(Counter::inc);
+    }
+    let file = File::open(dir.path().join("grow")).unwrap();
+    assert_eq!(file.problems().first(), []);
+    for (indom, n) in file.indoms().iter().zip(0..) {
+        let names = indom.instances().iter().map(|instance| String::from_utf8_lossy(file.instance_name(instance)));
+        assert!(names.eq((0..100).map(|round| format!("{round} of {n}"))));
+        let metric = file.metrics().iter().find(|m| file.name(m) == format!("family{n}").as_bytes()).unwrap();
+        let ids = indom.instances().iter().map(|instance| instance.id);
+        assert!(metric.values().iter().map(|value| value.instance).eq(ids));
+        let words = metric.values().iter().map(|value| file.value(value.index).unwrap().word);
+        assert!(words.eq((1..=100).rev()));
+    }
+}
+
+#[test]
+fn what_has_no_room_is_an_error_that_names_the_option() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("grow").directory(dir.path()).room(100).build().unwrap();
+    registry.try_start().unwrap();
+    let indom = registry.indom("indom").register().unwrap();
+    let family: Family<Counter> = registry.counter("family").over(&indom).unwrap();
+    let texts: Family<Text> = registry.text("texts").over(&indom).unwrap();
+    for n in 0..100 {
+        family.instance(&n.to_string()).unwrap().inc();
+        texts.instance(&n.to_string()).unwrap().set("text");
+    }
+    let error = family.instance("one more").unwrap_err();
+    assert!(matches!(error, Error::Full { max: 100, .. }));
+    assert!(error.to_string().contains("has room for 100 texts: RegistryBuilder::room"), "{error}");
+    assert!(matches!(registry.text("text").register(), Err(Error::Full { what: "texts", .. })));
+    let many = (0..100).map(|n| n.to_string()).collect::<Vec<_>>();
+    let many = registry.indom("many").instances(many.iter().map(String::as_str)).register();
+    assert!(matches!(many, Err(Error::Full { what: "instances", max: 100 })));
+    // What there is goes on, and what fits is added.
+    family.instance("7").unwrap().inc();
+    let metrics = (0..1100).map_while(|n| registry.counter(&format!("m{n}")).register().ok()).count();
+    assert_eq!(metrics, 398, "four for each instance");
+    assert!(matches!(registry.counter("more").register(), Err(Error::Full { what: "metrics", max: 400 })));
+    let file = File::open(dir.path().join("grow")).unwrap();
+    assert_eq!((file.problems().count(), file.metrics().len(), file.indoms()[0].instances().len()), (0, 400, 100));
+    for room in [0, 15, 131_073] {
+        let built = Registry::builder("grow").room(room).build();
+        assert!(matches!(built, Err(Error::Range { what: "room", .. })));
+    }
+    assert!(Registry::builder("grow").room(131_072).build().is_ok());
+}
+
+/// Room that is not used is a hole.
+#[test]
+fn a_file_takes_blocks_for_what_it_has() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::builder("grow").directory(dir.path()).room(131_072).build().unwrap();
+    let handles: Vec<Counter> = (0..100).map(|n| registry.counter(&format!("m{n}")).register().unwrap()).collect();
+    registry.try_start().unwrap();
+    handles.iter().for_each(Counter::inc);
+    let file = fs::metadata(dir.path().join("grow")).unwrap();
+    assert!(file.len() > 32 << 20 && file.blocks() * 512 < 256 << 10, "{} of {}", file.blocks() * 512, file.len());
 }
 
 #[test]
