@@ -49,10 +49,9 @@ struct HomeFile {
     process: Process,
 }
 
-/// Ranges of the map. The front has the header and the records; only words that were written are accessed there.
-const FRONT: usize = 0;
-const VALUES: usize = 1;
-const TEXTS: usize = 2;
+/// Ranges of the map. Other records are written to the file.
+const VALUES: usize = 0;
+const TEXTS: usize = 1;
 
 impl Home {
     /// Creates the home of the values of a registry with this name, with room for `room` instances or, under a limit of the
@@ -93,7 +92,6 @@ impl Home {
             Ok((map, layout.clone(), page))
         })?;
         let mut home = Home::of(map, layout, Some(file), page);
-        home.map.open(FRONT, home.layout.labels.end());
         home.open(VALUES, home.layout.values.at + page);
         Ok(home)
     }
@@ -112,13 +110,13 @@ impl Home {
     }
 
     fn of(map: Map, layout: Layout, file: Option<HomeFile>, page: u64) -> Home {
-        let ends = [layout.values.at, layout.texts.at];
+        let ends = starts(&layout);
         Home { map: Arc::new(map), layout, file, page, ends, detached: usize::MAX }
     }
 
     fn open(&mut self, range: usize, end: u64) {
         self.map.open(range, end);
-        if let Some(known) = self.ends.get_mut(range - VALUES) {
+        if let Some(known) = self.ends.get_mut(range) {
             *known = end;
         }
     }
@@ -159,7 +157,7 @@ impl Home {
 
     /// Returns the range to be allocated for `count` records, and the end of all reserved pages.
     fn missing(&self, range: usize, table: Table, count: usize) -> Option<(Range<u64>, u64)> {
-        let end = self.ends.get(range - VALUES).copied().unwrap_or_default();
+        let end = self.ends.get(range).copied().unwrap_or_default();
         let needed = table.record(count);
         let last = table.end().next_multiple_of(self.page);
         // Twice as many as before, so that few calls are needed.
@@ -169,11 +167,6 @@ impl Home {
 
     fn write_zeros(&mut self, range: Range<u64>) -> io::Result<()> {
         self.file().map_or(Ok(()), |file| write_zeros(file?.get()?, range))
-    }
-
-    /// Returns the map, which handles keep.
-    pub(crate) fn map(&self) -> &Arc<Map> {
-        &self.map
     }
 
     /// Returns the slot of a value.
@@ -242,8 +235,8 @@ fn len(layout: &Layout, page: u64) -> u64 {
     layout.len().next_multiple_of(page)
 }
 
-fn starts(layout: &Layout) -> [u64; 3] {
-    [0, layout.values.at, layout.texts.at]
+fn starts(layout: &Layout) -> [u64; 2] {
+    [layout.values.at, layout.texts.at]
 }
 
 /// Checks that a file may have this length (`RLIMIT_FSIZE`). Writing beyond it would end the process (SIGXFSZ).

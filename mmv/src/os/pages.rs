@@ -31,8 +31,8 @@ pub(crate) struct Map {
     open: [(u64, AtomicU64); RANGES],
 }
 
-/// Number of ranges that can be open: header and records, strings, and values.
-pub(crate) const RANGES: usize = 3;
+/// Number of ranges that can be open: values, and buffers of texts.
+pub(crate) const RANGES: usize = 2;
 
 // SAFETY: the pages are only touched as atomics (invariant 3), the rest is plain data.
 unsafe impl Send for Map {}

@@ -196,20 +196,17 @@ impl Published {
         self.append_values(contents, file)?;
         self.counts = all;
         self.generation = generation;
-        self.put_word(contents.home, file, G1_AT, generation)?;
-        self.put_word(contents.home, file, G1_AT + 8, generation)
+        self.put_word(file, G1_AT, generation)?;
+        self.put_word(file, G1_AT + 8, generation)
     }
 
     /// Stores a word of a file that readers see. They see the old or the new one.
-    fn put_word(&self, home: &Home, file: &File, at: u64, word: u64) -> io::Result<()> {
+    fn put_word(&self, file: &File, at: u64, word: u64) -> io::Result<()> {
         if !self.is_visible {
             return Ok(());
         }
-        if self.is_home {
-            home.map().words(at, 1).iter().for_each(|place| place.store(word, Release));
-        } else {
-            file.write_all_at(&word.to_ne_bytes(), at)?;
-        }
+        // Not through the map: the page may have blocks that are holes, and a store then needs room on the disk.
+        file.write_all_at(&word.to_ne_bytes(), at)?;
         #[cfg(test)]
         tests::stored();
         Ok(())
@@ -235,7 +232,7 @@ impl Published {
     }
 
     /// Changes the number of records of a section.
-    fn put_count(&mut self, home: &Home, file: &File, section: Section, table: &Table, count: usize) -> io::Result<()> {
+    fn put_count(&mut self, file: &File, section: Section, table: &Table, count: usize) -> io::Result<()> {
         if count == 0 {
             return Ok(());
         }
@@ -249,13 +246,13 @@ impl Published {
             self.contents.push(entry);
             // Number of sections and flags.
             let word = word_of_halves(self.contents.len() as u32, self.owner.flags.bits());
-            return self.put_word(home, file, TOCS_AT, word);
+            return self.put_word(file, TOCS_AT, word);
         };
         if let Some(known) = self.contents.get_mut(index) {
             *known = entry;
         }
         // Kind and number are in the first word.
-        self.put_word(home, file, Toc::at(index), first_word(&bytes))
+        self.put_word(file, Toc::at(index), first_word(&bytes))
     }
 
     fn append_strings(&mut self, Contents { model, home, .. }: &Contents<'_>, file: &File) -> io::Result<()> {
@@ -264,10 +261,10 @@ impl Published {
             let mut sink = Sink::new(file, home.layout.strings.record(before.strings));
             model.strings_from(before.strings).try_for_each(|text| sink.put_padded::<STRING_LEN>(text))?;
             sink.finish()?;
-            self.put_count(home, file, Section::Strings, &home.layout.strings, now.strings)?;
+            self.put_count(file, Section::Strings, &home.layout.strings, now.strings)?;
         }
         if now.texts > before.texts {
-            self.put_count(home, file, Section::Strings, &home.layout.texts, 2 * now.texts)?;
+            self.put_count(file, Section::Strings, &home.layout.texts, 2 * now.texts)?;
         }
         Ok(())
     }
@@ -295,8 +292,8 @@ impl Published {
                 continue;
             }
             // The new place has the old instances, too: so first it is another place, and then more instances.
-            self.put_word(home, file, record_at + 8, offset)?;
-            self.put_word(home, file, record_at, first_word(&record))?;
+            self.put_word(file, record_at + 8, offset)?;
+            self.put_word(file, record_at, first_word(&record))?;
             if let Some(known) = self.indoms.get_mut(index) {
                 *known = (count, place.first);
             }
@@ -305,8 +302,8 @@ impl Published {
             write_instances(model, home, *index, *place, 0..place.room, file)?;
         }
         self.left = places.left.len();
-        self.put_count(home, file, Section::Indoms, &home.layout.indoms, self.indoms.len())?;
-        self.put_count(home, file, Section::Instances, &home.layout.instances, places.len)
+        self.put_count(file, Section::Indoms, &home.layout.indoms, self.indoms.len())?;
+        self.put_count(file, Section::Instances, &home.layout.instances, places.len)
     }
 
     fn append_metrics(&mut self, Contents { model, home, .. }: &Contents<'_>, file: &File) -> io::Result<()> {
@@ -329,7 +326,7 @@ impl Published {
             sink.put(&record)?;
         }
         sink.finish()?;
-        self.put_count(home, file, Section::Metrics, &home.layout.metrics, now)
+        self.put_count(file, Section::Metrics, &home.layout.metrics, now)
     }
 
     fn append_labels(&mut self, Contents { model, home, .. }: &Contents<'_>, file: &File) -> io::Result<()> {
@@ -351,9 +348,9 @@ impl Published {
         sink.finish()?;
         if before == 0 {
             // Magic number and version. Records of versions 2 and 3 are the same.
-            self.put_word(home, file, 0, word_of_halves(u32::from_ne_bytes(MAGIC), Version::V3 as u32))?;
+            self.put_word(file, 0, word_of_halves(u32::from_ne_bytes(MAGIC), Version::V3 as u32))?;
         }
-        self.put_count(home, file, Section::Labels, &home.layout.labels, now)
+        self.put_count(file, Section::Labels, &home.layout.labels, now)
     }
 
     fn append_values(&mut self, contents: &Contents<'_>, file: &File) -> io::Result<()> {
@@ -387,7 +384,7 @@ impl Published {
             }
         }
         copies.finish()?;
-        self.put_count(home, file, Section::Values, &home.layout.values, now)
+        self.put_count(file, Section::Values, &home.layout.values, now)
     }
 
     /// Writes values and texts that have changed and are not in their home. Nothing is locked that an update would need.
