@@ -60,6 +60,8 @@ fn clients_that_look_on_are_told_of_names() {
     let registry = registry(&files, "a");
     assert_eq!(changes(&mut mmv), Changes::NAMES);
     let counter: Counter = registry.counter("x").register().unwrap();
+    // The file changes, and not the directory: a request for names, or for the file's metrics, sees it.
+    mmv.pmid("mmv.a.x").unwrap();
     assert_eq!([changes(&mut mmv), changes(&mut mmv)], [Changes::NAMES, Changes::default()]);
     counter.inc();
     assert_eq!(changes(&mut mmv), Changes::default(), "a value is no name");

@@ -220,7 +220,7 @@ fn a_file_goes_with_its_process() {
     let (c, ours) = (scene.under(scene.c()), scene.under(scene.ours()));
     let control = names(&c);
     let mut process = Command::new("sleep").arg("600").spawn().unwrap();
-    let registry = Registry::builder("gone").directory(scene.files()).build().unwrap();
+    let registry = Registry::builder("gone").directory(scene.files()).room(16).build().unwrap();
     registry.counter("x").register().unwrap();
     registry.try_start().unwrap();
     let mut bytes = fs::read(scene.files().join("gone")).unwrap();
