@@ -229,6 +229,7 @@ fn bytes_a_value(dir: &Path) -> f64 {
         metric(&registry, &format!("m.metric{i}"));
     }
     registry.try_start().expect("a file");
-    let len = std::fs::metadata(dir.join("size")).expect("a file").len();
-    len as f64 / 1023.0
+    // A file has holes.
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(dir.join("size")).expect("a file"));
+    (blocks * 512) as f64 / 1023.0
 }

@@ -72,7 +72,9 @@ impl Shape {
                 std::fs::create_dir_all(dir.join("mmv")).expect("a directory");
                 round[side] = self.start_of([peer, &own][side], &dir);
             }
-            let len = fs::metadata(dir.path().join(format!("{n}.1/mmv/file0"))).expect("a file").len();
+            let file = fs::metadata(dir.path().join(format!("{n}.1/mmv/file0"))).expect("a file");
+            // A file has holes.
+            let len = std::os::unix::fs::MetadataExt::blocks(&file) * 512;
             *floor = self.files_alone(len as usize, &dir.path().join(format!("{n}.floor")));
         }
         floors.sort_by(f64::total_cmp);

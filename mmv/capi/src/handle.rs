@@ -14,15 +14,13 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use libc::{EDEADLK, EIO, ENOMEM, EPERM};
-use mmv::format::{Flags, STRING_LEN, process_exists};
-use once_cell::race::OnceBox;
+use mmv::format::{Flags, NAME_LEN, STRING_LEN, Version, process_exists};
 
+use crate::contents::Contents;
 use crate::file::{Name, NewFile};
-use crate::index::Index;
 use crate::layout::Layout;
 use crate::notice::warn_from_handler;
-use crate::plan::Plan;
-use crate::sys::{self, KeepThread, Keyed, Pages, Table, Value, check_memory, this_thread};
+use crate::sys::{self, Keyed, Pages, Table, Value, this_thread};
 
 /// Offset of the second generation number in the header.
 const G2_AT: u64 = 16;
@@ -30,9 +28,6 @@ const G2_AT: u64 = 16;
 /// Warning when a page of a file is lost.
 const TRUNCATED: &str =
     "Warning: libpcp_mmv: an MMV file was truncated, or its disk fails; new values are lost until the next start";
-
-/// Memory of the index for each name, in bytes: the longest name, twice while the index grows, and its places.
-const INDEXED: usize = 3 * STRING_LEN;
 
 /// Attempts to get the lock of a handle's strings.
 const STRING_TRIES: u32 = 1000;
@@ -50,7 +45,6 @@ pub(crate) struct Handle {
     writer: u32,
     /// Whether the export ends with the process, which removes the file.
     own: bool,
-    index: OnceBox<Index>,
     /// The thread that is writing a string, or 0.
     writing: AtomicUsize,
     /// Whether the export was stopped.
@@ -93,10 +87,11 @@ impl Handle {
     }
 
     /// Writes and maps a file. Returns the program's handle, or the code of an error.
-    pub(crate) fn start(plan: &Plan<'_>, path: PathBuf) -> Result<(*mut c_void, Started), i32> {
-        let mut layout = Layout::new(plan)?;
-        let writer = process::id();
-        let (pages, name) = write_and_map(plan, path, writer, &mut layout).map_err(|e| match e.kind() {
+    pub(crate) fn start(contents: &Contents, path: PathBuf) -> Result<(*mut c_void, Started), i32> {
+        let layout = Layout::new(contents)?;
+        let (writer, generation) = (process::id(), generation());
+        let bytes = layout.bytes(contents, generation, writer)?;
+        let (pages, name) = write_and_map(&bytes, generation, path, &layout).map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => e.raw_os_error().unwrap_or(EPERM),
             io::ErrorKind::OutOfMemory => ENOMEM,
             _ => e.raw_os_error().unwrap_or(EIO),
@@ -107,8 +102,7 @@ impl Handle {
             layout,
             name,
             writer,
-            own: Flags::from_bits_retain(plan.flags).contains(Flags::PROCESS),
-            index: OnceBox::new(),
+            own: Flags::from_bits_retain(contents.flags).contains(Flags::PROCESS),
             writing: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             number: STARTS.fetch_add(1, Relaxed),
@@ -148,20 +142,44 @@ impl Handle {
         self.pages.value_at(address)
     }
 
-    /// Returns the value of a metric and instance.
+    /// Returns the first value of a metric with a name and, unless the metric is singular, of an instance with a name.
     pub(crate) fn value_of(&self, metric: &[u8], instance: Option<&[u8]>) -> Option<Value<'_>> {
-        let index = self.index.get().or_else(|| self.create_index())?;
-        self.pages.value(index.find(metric, instance)?)
+        // Values of a metric are adjacent.
+        let mut last = (u64::MAX, false);
+        for value in (0..self.layout.values.count).map_while(|index| self.pages.value(index)) {
+            let at = value.metric().load(Relaxed);
+            if at != last.0 {
+                last = (at, self.is_named(at, 0, metric));
+            }
+            let instance_at = value.instance().load(Relaxed);
+            // As C's library, which looks no further without a name of an instance.
+            if last.1 && (instance_at == 0 || self.is_named(instance_at, 16, instance?)) {
+                return Some(value);
+            }
+        }
+        None
     }
 
-    /// Creates the index. Fails if there is no memory for it.
-    #[cold]
-    fn create_index(&self) -> Option<&Index> {
-        // The random numbers for its tables come from a cancellation point.
-        let _whole = KeepThread::new();
-        let names = self.layout.metrics.count + self.layout.instances.count;
-        check_memory(names.checked_mul(INDEXED)?).ok()?;
-        Some(self.index.get_or_init(|| Box::new(Index::new(&self.layout, |at, room| self.text(at, room)))))
+    /// Returns whether the record at an offset has a name: in a field of the record (version 1), or in a string.
+    fn is_named(&self, record: u64, field: usize, name: &[u8]) -> bool {
+        let Ok(at) = usize::try_from(record).map(|at| at.saturating_add(field)) else { return false };
+        match self.layout.version {
+            Version::V1 => self.is_text(at, NAME_LEN, name),
+            _ => self.pages.word(at).is_some_and(|at| self.is_text(at.load(Relaxed) as usize, STRING_LEN, name)),
+        }
+    }
+
+    /// Returns whether a text begins at an offset. All texts begin and end at multiples of 8 bytes.
+    fn is_text(&self, at: usize, room: usize, text: &[u8]) -> bool {
+        // The NUL at the end belongs to the text.
+        text.len() < room
+            && (0..=text.len() / 8).all(|n| {
+                let mut expected = [0; 8];
+                let rest = text.get(8 * n..).unwrap_or_default();
+                expected.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+                let word = self.pages.word(at.saturating_add(8 * n));
+                word.is_some_and(|word| word.load(Relaxed).to_ne_bytes() == expected)
+            })
     }
 
     /// Waits until no other thread writes a string. Returns false after a timeout: in a forked child, the thread may
@@ -183,13 +201,6 @@ impl Handle {
         self.writing.store(0, Release);
     }
 
-    /// Returns the text at an offset, up to its first NUL. All texts begin and end at multiples of 8 bytes.
-    fn text(&self, at: usize, room: usize) -> Box<[u8]> {
-        let words = (at..at + room).step_by(8).map_while(|at| self.pages.word(at));
-        let bytes = words.flat_map(|word| word.load(Relaxed).to_ne_bytes());
-        bytes.take_while(|byte| *byte != 0).take(room).collect()
-    }
-
     /// Returns the offset of a value's string, if the offset is that of a string of the file.
     pub(crate) fn string_at(&self, value: Value<'_>) -> Option<usize> {
         let strings = self.layout.strings;
@@ -208,10 +219,9 @@ pub(crate) fn replace_page(address: usize) -> bool {
     replaced
 }
 
-fn write_and_map(plan: &Plan<'_>, path: PathBuf, writer: u32, layout: &mut Layout) -> io::Result<(Pages, Name)> {
+fn write_and_map(bytes: &[u8], generation: u64, path: PathBuf, layout: &Layout) -> io::Result<(Pages, Name)> {
     let new = NewFile::create(path, layout.len)?;
-    let generation = generation();
-    layout.write(plan, generation, writer, &new.file)?;
+    new.file.write_all_at(bytes, 0)?;
     // A store after the mapping would begin with a page fault, which takes longer. After a failure of the mapping, the file
     // is removed.
     new.file.write_all_at(&generation.to_ne_bytes(), G2_AT)?;
@@ -221,13 +231,14 @@ fn write_and_map(plan: &Plan<'_>, path: PathBuf, writer: u32, layout: &mut Layou
 
 /// Maps a new file, if possible at the address of the stopped file of the same name and length. Programs that stop and
 /// start again keep their pointers to values, because these pointers happen to stay valid with C's library.
-fn map(new: &NewFile, layout: &mut Layout) -> io::Result<Pages> {
-    let types = std::mem::take(&mut layout.types).into();
-    let (len, values_at) = (layout.len, layout.values.at);
+fn map(new: &NewFile, layout: &Layout) -> io::Result<Pages> {
+    let Layout { version, len, metrics, values, .. } = layout;
+    let of_type = if *version == Version::V1 { NAME_LEN } else { 8 };
+    let metrics = metrics.at..metrics.at + metrics.count * version.metric_len();
     let file: &File = &new.file;
     HANDLES.with_removed(
-        |old| old.pages.len() == len && old.name.path() == new.path(),
-        |old| Pages::map(file, len, values_at, types, old.map(|old| &old.pages)),
+        |old| old.pages.len() == *len && old.name.path() == new.path(),
+        |old| Pages::map(file, *len, (values.at, values.count), (metrics, of_type), old.map(|old| &old.pages)),
     )
 }
 

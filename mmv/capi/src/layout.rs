@@ -1,26 +1,18 @@
-//! The layout of C's files, and their bytes.
+//! The bytes of C's files.
 //!
 //! ```text
 //! header | contents | instance domains | instances | metrics | values | strings | labels
 //! ```
 //! Strings: names of instances and of metrics (versions 2 and 3), text values, help texts of metrics, and those of
-//! instance domains. Crate `mmv` has another order, for files that grow; its records are the same.
-
-use std::fs::File;
-use std::io;
+//! instance domains. Programs keep the offsets of values, so that this order is C's. The records are those of crate `mmv`.
 
 use libc::{EFBIG, ENOMEM};
 use mmv::format::{
     Flags, HEADER_LEN, Header, INDOM_LEN, IndomRecord, LABEL_LEN, MAGIC, NAME_LEN, PAYLOAD_LEN, STRING_LEN, Section,
-    TOC_LEN, Toc, VALUE_LEN, ValueRecord, Version,
+    TOC_LEN, Toc, VALUE_LEN, ValueRecord, Version, is_singular,
 };
 
-use crate::facts::{Help, STRING};
-use crate::plan::Plan;
-use crate::sink::{Sink, put_text};
-
-/// Length of the record of a metric without its name, in bytes.
-const METRIC_REST: usize = 40;
+use crate::contents::{Contents, OwnHelp, STRING};
 
 /// Offset of a section, and the number of its records.
 #[derive(Clone, Copy, Debug)]
@@ -29,85 +21,51 @@ pub(crate) struct Table {
     pub count: usize,
 }
 
-/// The values of a metric.
-#[derive(Clone, Copy, Debug)]
-struct Group {
-    /// Index of the first value.
-    first: u32,
-    /// Number of values.
-    count: u32,
-    /// Index of the instance domain, or [`SINGULAR`].
-    indom: u32,
-    /// Type of the values.
-    ty: u8,
-}
-
-/// Index that means no instance domain.
-const SINGULAR: u32 = u32::MAX;
-
-impl Group {
-    /// Returns the index of the instance domain.
-    fn indom(self) -> Option<usize> {
-        (self.indom != SINGULAR).then_some(self.indom as usize)
-    }
-}
-
 /// Offsets of all sections.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub version: Version,
     pub len: usize,
-    pub indoms: Table,
-    pub instances: Table,
+    indoms: Table,
+    instances: Table,
     pub metrics: Table,
     pub values: Table,
     pub strings: Table,
-    pub labels: Table,
-    /// Position of each metric's values, or `None` if each metric has one number, without an instance.
-    groups: Option<Vec<Group>>,
-    /// Index of the first instance of each instance domain, and the number of its instances.
-    pub spans: Box<[(usize, usize)]>,
-    /// Type of each value. If all metrics have one number, [`Layout::write`] adds the types.
-    pub types: Vec<u8>,
-    /// Number of values that are strings.
-    texts: usize,
-    /// Number of help texts of metrics.
-    metric_helps: usize,
+    labels: Table,
+}
+
+/// Appends the bytes of a file.
+struct Writer<'a> {
+    contents: &'a Contents,
+    layout: &'a Layout,
+    bytes: Vec<u8>,
+    /// Texts of the strings section so far, in order.
+    strings: Vec<&'a [u8]>,
 }
 
 impl Layout {
-    /// Lays out the file of a plan. Returns the code of an error if the plan is not valid or the file is too large.
-    pub(crate) fn new(plan: &Plan<'_>) -> Result<Layout, i32> {
-        let spans = spans(plan)?;
-        let facts = plan.metrics.facts();
-        let (mut groups, mut all, mut texts) = (None, plan.metrics.len(), 0);
-        if !facts.plain {
-            let mut listed = Vec::new();
-            listed.try_reserve_exact(plan.metrics.len()).map_err(|_| ENOMEM)?;
-            (groups, all) = (Some(listed), 0);
-        }
-        // The number of values is known before memory is allocated for them.
-        let version = plan.check(&facts, |ty, indom| {
-            let Some(groups) = &mut groups else { return Ok(()) };
-            let count = indom.and_then(|indom| spans.get(indom)).map_or(1, |(_, count)| *count);
-            let first = all;
-            all += count;
-            if all > i32::MAX as usize {
+    /// Lays out a file. Returns the code of an error if the contents are not valid or the file is too large.
+    pub(crate) fn new(contents: &Contents) -> Result<Layout, i32> {
+        let version = contents.check()?;
+        let (mut values, mut texts) = (0_usize, 0);
+        for metric in &contents.metrics {
+            let count = count(contents, metric.serial);
+            values += count;
+            texts += if metric.ty == STRING { count } else { 0 };
+            // So few that the sum of all cannot overflow.
+            if values > i32::MAX as usize {
                 return Err(EFBIG);
             }
-            texts += if ty == STRING { count } else { 0 };
-            let indom = indom.map_or(SINGULAR, |indom| indom as u32);
-            groups.push(Group { first: first as u32, count: count as u32, indom, ty });
-            Ok(())
-        })?;
-        let types = types(groups.as_deref().unwrap_or_default(), all)?;
-        let instances = spans.iter().map(|(_, count)| count).sum();
-        let names = if version == Version::V1 { 0 } else { instances + plan.metrics.len() };
-        let indom_helps: usize = plan.indoms.iter().map(|indom| indom.help.iter().flatten().count()).sum();
-        let strings = names + texts + facts.helps + indom_helps;
+        }
+        let instances = contents.indoms.iter().map(|indom| indom.instances.len()).sum();
+        let names = if version == Version::V1 { 0 } else { instances + contents.metrics.len() };
+        let helps = |help: &OwnHelp| help.iter().flatten().count();
+        let helps = contents.metrics.iter().map(|metric| helps(&metric.help)).sum::<usize>()
+            + contents.indoms.iter().map(|indom| helps(&indom.help)).sum::<usize>();
+        let strings = names + texts + helps;
 
-        let tocs = 2 + 2 * usize::from(!plan.indoms.is_empty()) + usize::from(strings > 0);
-        let tocs = tocs + usize::from(!plan.labels.is_empty());
+        let tocs = 2 + 2 * usize::from(!contents.indoms.is_empty()) + usize::from(strings > 0);
+        let tocs = tocs + usize::from(!contents.labels.is_empty());
         let mut end = HEADER_LEN + tocs * TOC_LEN;
         let mut section = |count: usize, size: usize| -> Result<Table, i32> {
             let at = end;
@@ -115,249 +73,175 @@ impl Layout {
             end = section_end.filter(|_| count <= i32::MAX as usize).ok_or(EFBIG)?;
             Ok(Table { at, count })
         };
-        let indoms = section(plan.indoms.len(), INDOM_LEN)?;
+        let indoms = section(contents.indoms.len(), INDOM_LEN)?;
         let instances = section(instances, version.instance_len())?;
-        let metrics = section(plan.metrics.len(), version.metric_len())?;
-        let values = section(all, VALUE_LEN)?;
+        let metrics = section(contents.metrics.len(), version.metric_len())?;
+        let values = section(values, VALUE_LEN)?;
         let strings = section(strings, STRING_LEN)?;
-        let labels = section(plan.labels.len(), LABEL_LEN)?;
-        Ok(Layout {
-            version,
-            len: end,
-            indoms,
-            instances,
-            metrics,
-            values,
-            strings,
-            labels,
-            groups,
-            spans,
-            types,
-            texts,
-            metric_helps: facts.helps,
-        })
+        let labels = section(contents.labels.len(), LABEL_LEN)?;
+        Ok(Layout { version, len: end, indoms, instances, metrics, values, strings, labels })
     }
 
-    /// Returns the index of each metric's first value, and that of its instance domain.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, Option<usize>)> {
-        let single = if self.groups.is_none() { 0..self.metrics.count } else { 0..0 };
-        let listed = self.groups.iter().flatten().map(|group| (group.first as usize, group.indom()));
-        single.map(|first| (first, None)).chain(listed)
+    /// Returns the bytes of the file of a process.
+    pub(crate) fn bytes(&self, contents: &Contents, generation: u64, process: u32) -> Result<Vec<u8>, i32> {
+        let (mut bytes, mut strings) = (Vec::new(), Vec::new());
+        bytes.try_reserve_exact(self.len).map_err(|_| ENOMEM)?;
+        strings.try_reserve_exact(self.strings.count).map_err(|_| ENOMEM)?;
+        let mut writer = Writer { contents, layout: self, bytes, strings };
+        writer.head(generation, process);
+        writer.records();
+        writer.rest();
+        debug_assert_eq!(writer.bytes.len(), self.len);
+        Ok(writer.bytes)
     }
 
-    /// Returns the offset of the string with this index.
     fn string(&self, index: usize) -> u64 {
         (self.strings.at + index * STRING_LEN) as u64
     }
+}
 
-    /// Returns the offset of the name of a metric, and the length of its field.
-    pub(crate) fn metric_name(&self, metric: usize) -> (usize, usize) {
-        match self.version {
-            Version::V1 => (self.metrics.at + metric * self.version.metric_len(), NAME_LEN),
-            _ => (self.strings.at + (self.instances.count + metric) * STRING_LEN, STRING_LEN),
-        }
+/// Returns the number of values of a metric over the domain with a serial number.
+fn count(contents: &Contents, serial: u32) -> usize {
+    let indom = || contents.indom(serial).map_or(0, |(_, indom)| indom.instances.len());
+    if is_singular(serial) { 1 } else { indom() }
+}
+
+impl<'a> Writer<'a> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the offset of the name of an instance, counted over all instance domains, and the length of its field.
-    pub(crate) fn instance_name(&self, instance: usize) -> (usize, usize) {
-        match self.version {
-            Version::V1 => (self.instances.at + instance * self.version.instance_len() + 16, NAME_LEN),
-            _ => (self.strings.at + instance * STRING_LEN, STRING_LEN),
-        }
+    /// Appends a text with padding, cut to leave room for a NUL.
+    fn put_text(&mut self, text: &[u8], room: usize) {
+        let end = self.bytes.len() + room;
+        self.put(text.get(..room - 1).unwrap_or(text));
+        self.bytes.resize(end, 0);
     }
 
-    /// Writes the file of a process, which is not valid for readers until its second generation number is set.
-    pub(crate) fn write(&mut self, plan: &Plan<'_>, generation: u64, process: u32, file: &File) -> io::Result<()> {
-        let mut types = std::mem::take(&mut self.types);
-        let mut out = Sink::new(file)?;
-        self.write_head(plan, generation, process, &mut out)?;
-        // Help texts follow the names and the text values; `next` is the index of the next string.
-        let names = if self.version == Version::V1 { 0 } else { self.instances.count + self.metrics.count };
-        self.write_indoms(plan, names + self.texts + self.metric_helps, &mut out)?;
-        self.write_instances(plan, &mut out)?;
-        self.write_metrics(plan, names + self.texts, &mut types, &mut out)?;
-        self.write_values(names, &mut out)?;
-        self.types = types;
-        if self.version != Version::V1 {
-            for indom in &plan.indoms {
-                indom.instances.try_each(|_, name| out.put_string(name))?;
-            }
-            plan.metrics.try_each(|metric| out.put_string(metric.name))?;
-        }
-        (0..self.texts).try_for_each(|_| out.put_string(&[]))?;
-        plan.metrics.try_each(|metric| put_help(metric.help, &mut out))?;
-        plan.indoms.iter().try_for_each(|indom| put_help(indom.help, &mut out))?;
-        for label in plan.labels {
-            out.put(&label.flags.to_ne_bytes())?;
-            out.put(&label.identity.to_ne_bytes())?;
-            out.put(&label.internal.to_ne_bytes())?;
-            put_text(out.place::<PAYLOAD_LEN>()?, &label.payload);
-        }
-        out.finish()
-    }
-
-    fn write_head(&self, plan: &Plan<'_>, generation: u64, process: u32, out: &mut Sink<'_>) -> io::Result<()> {
+    fn head(&mut self, generation: u64, process: u32) {
+        let layout = self.layout;
         let optional = |table: Table| Some(table).filter(|table| table.count > 0);
-        let indoms = optional(self.indoms);
+        let indoms = optional(layout.indoms);
         let sections = [
             (Section::Indoms, indoms),
-            (Section::Instances, indoms.map(|_| self.instances)),
-            (Section::Metrics, Some(self.metrics)),
-            (Section::Values, Some(self.values)),
-            (Section::Strings, optional(self.strings)),
-            (Section::Labels, optional(self.labels)),
+            (Section::Instances, indoms.map(|_| layout.instances)),
+            (Section::Metrics, Some(layout.metrics)),
+            (Section::Values, Some(layout.values)),
+            (Section::Strings, optional(layout.strings)),
+            (Section::Labels, optional(layout.labels)),
         ];
         let header = Header {
             magic: MAGIC,
-            version: self.version as i32,
+            version: layout.version as i32,
             g1: generation,
             g2: 0,
             tocs: sections.iter().filter(|(_, table)| table.is_some()).count() as i32,
-            flags: Flags::from_bits_retain(plan.flags),
+            flags: Flags::from_bits_retain(self.contents.flags),
             process: process as i32,
-            cluster: plan.cluster,
+            cluster: self.contents.cluster,
         };
-        out.put(&header.bytes())?;
+        self.put(&header.bytes());
         for (section, table) in sections {
             let Some(table) = table else { continue };
             let toc = Toc { section: section as u32, count: table.count as i32, offset: table.at as u64 };
-            out.put(&toc.bytes())?;
+            self.put(&toc.bytes());
         }
-        Ok(())
     }
 
-    fn write_indoms(&self, plan: &Plan<'_>, mut next: usize, out: &mut Sink<'_>) -> io::Result<()> {
-        for (indom, (first, count)) in plan.indoms.iter().zip(&self.spans) {
-            let [short, long] = self.help(&indom.help, &mut next);
-            let offset = (self.instances.at + first * self.version.instance_len()) as u64;
-            out.put(&IndomRecord { serial: indom.serial, count: *count as u32, offset, short, long }.bytes())?;
+    /// Adds the strings. Returns the indexes of the first help text of a metric, and of a domain.
+    fn strings(&mut self) -> [usize; 2] {
+        let contents = self.contents;
+        if self.layout.version != Version::V1 {
+            let instances = contents.indoms.iter().flat_map(|indom| &indom.instances);
+            self.strings.extend(instances.map(|instance| &*instance.name));
+            self.strings.extend(contents.metrics.iter().map(|metric| &*metric.name));
         }
-        Ok(())
-    }
-
-    fn write_instances(&self, plan: &Plan<'_>, out: &mut Sink<'_>) -> io::Result<()> {
-        let mut next = 0;
-        for (index, indom) in plan.indoms.iter().enumerate() {
-            let at = (self.indoms.at + index * INDOM_LEN) as u64;
-            indom.instances.try_each(|id, name| {
-                let (place, rest) = out.place::<16>()?.split_at_mut(8);
-                place.copy_from_slice(&at.to_ne_bytes());
-                rest.copy_from_slice([[0; 4], id.to_ne_bytes()].as_flattened());
-                self.write_name(name, &mut next, out)
-            })?;
-        }
-        Ok(())
-    }
-
-    fn write_metrics(
-        &self,
-        plan: &Plan<'_>,
-        mut help: usize,
-        types: &mut Vec<u8>,
-        out: &mut Sink<'_>,
-    ) -> io::Result<()> {
-        let (mut next, is_plain) = (self.instances.count, self.groups.is_none());
-        plan.metrics.try_each(|metric| {
-            if is_plain {
-                types.push(metric.ty as u8);
-            }
-            let words = [metric.item, metric.ty as u32, metric.semantics as u32, metric.units, metric.serial, 0];
-            let words = words.map(u32::to_ne_bytes);
-            let helps = self.help(&metric.help, &mut help).map(u64::to_ne_bytes);
-            let rest = [words.as_flattened(), helps.as_flattened()];
-            if self.version == Version::V1 {
-                let (name, place) = out.place::<{ NAME_LEN + METRIC_REST }>()?.split_at_mut(NAME_LEN);
-                put_text(name, metric.name);
-                put(place, rest);
-            } else {
-                let (name, place) = out.place::<{ 8 + METRIC_REST }>()?.split_at_mut(8);
-                name.copy_from_slice(&self.string(next).to_ne_bytes());
-                put(place, rest);
-                next += 1;
-            }
-            Ok(())
-        })
-    }
-
-    /// Writes a name in its place, or the offset of string `next`.
-    fn write_name(&self, name: &[u8], next: &mut usize, out: &mut Sink<'_>) -> io::Result<()> {
-        if self.version == Version::V1 {
-            put_text(out.place::<NAME_LEN>()?, name);
-            return Ok(());
-        }
-        *next += 1;
-        out.put(&self.string(*next - 1).to_ne_bytes())
+        let texts = contents.metrics.iter().filter(|metric| metric.ty == STRING);
+        let texts: usize = texts.map(|metric| count(contents, metric.serial)).sum();
+        self.strings.resize(self.strings.len() + texts, &[]);
+        let of_metrics = self.strings.len();
+        self.strings.extend(contents.metrics.iter().flat_map(|metric| &metric.help).flatten().map(|text| &**text));
+        let of_indoms = self.strings.len();
+        self.strings.extend(contents.indoms.iter().flat_map(|indom| &indom.help).flatten().map(|text| &**text));
+        [of_metrics, of_indoms]
     }
 
     /// Returns the offsets of help texts, whose strings begin with number `next`.
-    fn help(&self, help: &Help<'_>, next: &mut usize) -> [u64; 2] {
-        help.map(|text| match text {
-            Some(_) => {
-                *next += 1;
-                self.string(*next - 1)
-            }
-            None => 0,
+    fn help(&self, help: &OwnHelp, next: &mut usize) -> [u64; 2] {
+        help.each_ref().map(|text| {
+            *next += usize::from(text.is_some());
+            text.as_ref().map_or(0, |_| self.layout.string(*next - 1))
         })
     }
 
-    fn write_values(&self, mut text: usize, out: &mut Sink<'_>) -> io::Result<()> {
-        let (mut metric, metric_len) = (self.metrics.at as u64, self.version.metric_len() as u64);
-        let Some(groups) = &self.groups else {
-            return out.put_all(self.values.count, |position| {
-                let metric = metric + position as u64 * metric_len;
-                ValueRecord { word: 0, extra: 0, metric, instance: 0 }.bytes()
-            });
-        };
-        for group in groups {
-            let span = group.indom().and_then(|indom| self.spans.get(indom));
-            let first = span.map(|(first, _)| self.instances.at + first * self.version.instance_len());
-            let step = if first.is_some() { self.version.instance_len() } else { 0 };
-            let texts = if group.ty == STRING { group.count as usize } else { 0 };
-            out.put_all(group.count as usize, |position| {
-                let instance = (first.unwrap_or_default() + position * step) as u64;
-                let extra = if texts > 0 { self.string(text + position) as i64 } else { 0 };
-                ValueRecord { word: 0, extra, metric, instance }.bytes()
-            })?;
-            text += texts;
-            metric += metric_len;
+    fn records(&mut self) {
+        let [mut of_metrics, mut of_indoms] = self.strings();
+        let (contents, layout) = (self.contents, self.layout);
+        let mut first = layout.instances.at;
+        for indom in &contents.indoms {
+            let [short, long] = self.help(&indom.help, &mut of_indoms);
+            let count = indom.instances.len();
+            self.put(
+                &IndomRecord { serial: indom.serial, count: count as u32, offset: first as u64, short, long }.bytes(),
+            );
+            first += count * layout.version.instance_len();
         }
-        Ok(())
+        let mut name = 0;
+        for (index, indom) in contents.indoms.iter().enumerate() {
+            for instance in &indom.instances {
+                self.put(&((layout.indoms.at + index * INDOM_LEN) as u64).to_ne_bytes());
+                self.put([[0; 4], instance.id.to_ne_bytes()].as_flattened());
+                self.name(&instance.name, &mut name);
+            }
+        }
+        for metric in &contents.metrics {
+            let help = self.help(&metric.help, &mut of_metrics);
+            self.name(&metric.name, &mut name);
+            let words = [metric.item, metric.ty as u32, metric.semantics as u32, metric.units, metric.serial, 0];
+            self.put(words.map(u32::to_ne_bytes).as_flattened());
+            self.put(help.map(u64::to_ne_bytes).as_flattened());
+        }
+        self.values();
     }
-}
 
-/// Copies both parts to a place that has room for them.
-#[inline(always)]
-fn put(place: &mut [u8], [first, second]: [&[u8]; 2]) {
-    let (start, end) = place.split_at_mut(first.len());
-    start.copy_from_slice(first);
-    end.copy_from_slice(second);
-}
+    /// Writes a name in its place, or the offset of the next string.
+    fn name(&mut self, name: &[u8], next: &mut usize) {
+        if self.layout.version == Version::V1 {
+            return self.put_text(name, NAME_LEN);
+        }
+        let at = self.layout.string(*next);
+        self.put(&at.to_ne_bytes());
+        *next += 1;
+    }
 
-fn put_help(help: Help<'_>, out: &mut Sink<'_>) -> io::Result<()> {
-    help.into_iter().flatten().try_for_each(|text| out.put_string(text))
-}
-
-/// Returns the types of `all` values, as far as there are groups, with room for all types.
-fn types(groups: &[Group], all: usize) -> Result<Vec<u8>, i32> {
-    let mut types = Vec::new();
-    types.try_reserve_exact(all).map_err(|_| ENOMEM)?;
-    for group in groups {
-        match group.count {
-            1 => types.push(group.ty),
-            count => types.resize(types.len() + count as usize, group.ty),
+    fn values(&mut self) {
+        let (contents, layout) = (self.contents, self.layout);
+        let names = if layout.version == Version::V1 { 0 } else { layout.instances.count + layout.metrics.count };
+        let mut texts = names..;
+        for (index, metric) in contents.metrics.iter().enumerate() {
+            let metric_at = (layout.metrics.at + index * layout.version.metric_len()) as u64;
+            let indom = if is_singular(metric.serial) { None } else { contents.indom(metric.serial) };
+            let before = indom.map(|(index, _)| contents.indoms.iter().take(index).map(|indom| indom.instances.len()));
+            let first =
+                before.map(|before| layout.instances.at + before.sum::<usize>() * layout.version.instance_len());
+            for n in 0..count(contents, metric.serial) {
+                let instance = first.map_or(0, |first| first + n * layout.version.instance_len()) as u64;
+                let text = (metric.ty == STRING).then(|| texts.next()).flatten();
+                let extra = text.map_or(0, |text| layout.string(text) as i64);
+                self.put(&ValueRecord { word: 0, extra, metric: metric_at, instance }.bytes());
+            }
         }
     }
-    Ok(types)
-}
 
-/// Returns the index of the first instance of each instance domain, and the number of its instances.
-fn spans(plan: &Plan<'_>) -> Result<Box<[(usize, usize)]>, i32> {
-    let mut spans = Vec::new();
-    spans.try_reserve_exact(plan.indoms.len()).map_err(|_| ENOMEM)?;
-    let mut next = 0;
-    spans.extend(plan.indoms.iter().map(|indom| indom.instances.len()).map(|count| {
-        next += count;
-        (next - count, count)
-    }));
-    Ok(spans.into())
+    fn rest(&mut self) {
+        for text in std::mem::take(&mut self.strings) {
+            self.put_text(text, STRING_LEN);
+        }
+        for label in &self.contents.labels {
+            self.put(&label.flags.to_ne_bytes());
+            self.put(&label.identity.to_ne_bytes());
+            self.put(&label.internal.to_ne_bytes());
+            self.put_text(&label.payload, PAYLOAD_LEN);
+        }
+    }
 }

@@ -10,18 +10,14 @@
 //! error.
 
 mod abi;
-mod facts;
+mod contents;
 mod file;
 mod fork;
 mod handle;
-mod index;
 mod json;
 mod label;
 mod layout;
 mod notice;
-mod own;
-mod plan;
 mod registry;
-mod sink;
 mod sys;
 mod update;

@@ -18,7 +18,7 @@ const I64: u8 = 2;
 const U64: u8 = 3;
 const FLOAT: u8 = 4;
 const DOUBLE: u8 = 5;
-use crate::facts::STRING;
+const STRING: u8 = crate::contents::STRING as u8;
 const ELAPSED: u8 = 9;
 
 #[inline(always)]

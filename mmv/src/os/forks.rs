@@ -28,15 +28,22 @@ impl Process {
     }
 
     /// Returns whether this is the calling process.
+    #[inline]
     pub(crate) fn is_own(self) -> bool {
-        self == Process::own()
+        counted().map_or_else(|| self.number == std::process::id(), |forks| forks == self.forks)
     }
 }
 
-/// Returns the number of forks before this process, at the cost of two loads. It is always 0 where the system does not
-/// wipe pages of forked children.
+/// Returns the number of forks before this process. It is always 0 where the system does not wipe pages of forked children.
 #[inline]
 pub(crate) fn forks() -> u32 {
+    counted().unwrap_or_default()
+}
+
+/// Returns the number of forks before this process, at the cost of two loads, or `None` where the system does not wipe
+/// pages of forked children.
+#[inline]
+fn counted() -> Option<u32> {
     // At the first call, two threads may both map a page.
     static PAGE: OnceBox<Option<MmapMut>> = OnceBox::new();
     let page = PAGE.get_or_init(|| {
@@ -47,11 +54,11 @@ pub(crate) fn forks() -> u32 {
         }
         Box::new(page.ok())
     });
-    let Some(word) = page.as_ref().map(word_of) else { return 0 };
-    match word.load(Relaxed) {
+    let word = page.as_ref().map(word_of)?;
+    Some(match word.load(Relaxed) {
         0 => count(word),
         next => (next - 1) as u32,
-    }
+    })
 }
 
 /// Counts this process, whose page the kernel has wiped. The word is one more than the number of forks.

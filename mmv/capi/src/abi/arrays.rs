@@ -7,8 +7,7 @@ use libc::{EFAULT, EINVAL, ENOMEM};
 use mmv::format::NAME_LEN;
 
 use super::text::text;
-use crate::facts::{Help, Metric};
-use crate::plan::{Indom, Instances};
+use crate::contents::{Help, Indom, Instance, Metric, own, own_help, push};
 
 /// `mmv_metric_t` and `mmv_metric2_t`, by their names.
 #[repr(C)]
@@ -82,41 +81,22 @@ unsafe fn elements<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T], i3
     Ok(unsafe { slice::from_raw_parts(pointer, count) })
 }
 
-/// Collects items, up to the first error. Fails if there is no memory for as many items as the program passes.
-fn collected<T>(items: impl ExactSizeIterator<Item = Result<T, i32>>) -> Result<Vec<T>, i32> {
-    let mut all = Vec::new();
-    all.try_reserve_exact(items.len()).map_err(|_| ENOMEM)?;
-    for item in items {
-        all.push(item?);
-    }
-    Ok(all)
-}
-
 /// Returns the metrics of an array.
 ///
 /// # Safety
 /// The pointer is null or points to `count` metrics. Each pointer of a metric is null or points to a text with a NUL.
-pub(super) unsafe fn metrics<'a, N: CName + 'a>(
-    pointer: *const CMetric<N>,
-    count: i32,
-) -> Result<Vec<Metric<'a>>, i32> {
+pub(super) unsafe fn metrics<N: CName>(pointer: *const CMetric<N>, count: i32) -> Result<Vec<Metric>, i32> {
     let count = usize::try_from(count).map_err(|_| EINVAL)?;
     // SAFETY: by this function's contract.
     let all = unsafe { elements(pointer, count) }?;
-    let metric = |metric: &'a CMetric<N>| {
-        Ok(Metric {
-            // SAFETY: by this function's contract.
-            name: unsafe { metric.name.get() }?,
-            item: metric.item,
-            ty: metric.ty,
-            semantics: metric.semantics,
-            units: metric.dimension,
-            serial: metric.indom,
-            // SAFETY: by this function's contract.
-            help: unsafe { help(metric.short, metric.long) },
-        })
-    };
-    collected(all.iter().map(metric))
+    let mut found = reserved(all.len())?;
+    for metric in all {
+        // SAFETY: by this function's contract.
+        let (name, help) = unsafe { (metric.name.get()?, help(metric.short, metric.long)) };
+        let CMetric { item, ty, semantics, dimension: units, indom: serial, .. } = *metric;
+        push(&mut found, || Metric { name: own(name), item, ty, semantics, units, serial, help: own_help(help) })?;
+    }
+    Ok(found)
 }
 
 /// Returns the instance domains of an array.
@@ -124,25 +104,32 @@ pub(super) unsafe fn metrics<'a, N: CName + 'a>(
 /// # Safety
 /// The pointer is null or points to `count` instance domains. Each domain's pointer to instances is null or points to
 /// as many instances as the domain has. Each pointer to a text is null or points to a text with a NUL.
-pub(super) unsafe fn indoms<'a, N: CName + 'a>(pointer: *const CIndom<N>, count: i32) -> Result<Vec<Indom<'a>>, i32> {
+pub(super) unsafe fn indoms<N: CName>(pointer: *const CIndom<N>, count: i32) -> Result<Vec<Indom>, i32> {
     let count = usize::try_from(count).map_err(|_| EINVAL)?;
     // SAFETY: by this function's contract.
     let all = unsafe { elements(pointer, count) }?;
-    let indom = |indom: &'a CIndom<N>| {
+    let mut found = reserved(all.len())?;
+    for indom in all {
         // SAFETY: by this function's contract.
-        let instances = unsafe { elements(indom.instances, indom.count as usize) }?;
-        let instances = instances.iter().map(|instance| {
+        let of_indom = unsafe { elements(indom.instances, indom.count as usize) }?;
+        let mut instances = reserved(of_indom.len())?;
+        for instance in of_indom {
             // SAFETY: by this function's contract.
-            Ok((instance.internal, unsafe { instance.external.get() }?))
-        });
-        Ok(Indom {
-            serial: indom.serial,
-            instances: Instances::Read(collected(instances)?),
-            // SAFETY: by this function's contract.
-            help: unsafe { help(indom.short, indom.long) },
-        })
-    };
-    collected(all.iter().map(indom))
+            let (id, name) = (instance.internal, unsafe { instance.external.get() }?);
+            push(&mut instances, || Instance { id, name: own(name) })?;
+        }
+        // SAFETY: by this function's contract.
+        let help = unsafe { help(indom.short, indom.long) };
+        push(&mut found, || Indom { serial: indom.serial, instances, help: own_help(help) })?;
+    }
+    Ok(found)
+}
+
+/// Returns an empty list with memory for as many items as the program passes, or an error.
+fn reserved<T>(count: usize) -> Result<Vec<T>, i32> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).map_err(|_| ENOMEM)?;
+    Ok(all)
 }
 
 /// Returns the help texts at two pointers.

@@ -11,10 +11,9 @@ use libc::{EFAULT, EINVAL};
 
 use super::arrays::{CIndom, CMetric, CName, InPlace, Pointer, help, indoms, metrics};
 use super::text::{guarded, reported, text};
-use crate::facts::Metric;
+use crate::contents::{Contents, Metric, Names, own, own_help};
 use crate::handle::Handle;
 use crate::label::{Label, Level, OPTIONAL, payload};
-use crate::plan::{Metrics, Names, Plan};
 use crate::registry::{self, Registry};
 use crate::sys::{KeepThread, check_memory};
 use crate::{file, fork};
@@ -43,18 +42,14 @@ unsafe fn init<N: CName>(
         fork::watch();
         // SAFETY: by this function's contract.
         let name = unsafe { text(name) }.ok_or(EFAULT)?;
-        let plan = Plan {
-            cluster,
-            flags: flags as u32,
+        let contents = Contents {
             // SAFETY: by this function's contract.
-            metrics: Metrics::Read(unsafe { metrics(all_metrics, metric_count) }?),
+            metrics: unsafe { metrics(all_metrics, metric_count) }?,
             // SAFETY: by this function's contract.
             indoms: unsafe { indoms(all_indoms, indom_count) }?,
-            labels: &[],
-            labelled: false,
-            names,
+            ..Contents::new(cluster, flags as u32, names)
         };
-        Ok(Handle::start(&plan, file::path(name)?)?.0)
+        Ok(Handle::start(&contents, file::path(name)?)?.0)
     })
 }
 
@@ -151,7 +146,7 @@ unsafe extern "C" fn _mmv_stats_add_metric(
         // SAFETY: the assumptions of this module.
         let (name, help) = unsafe { (text(name).ok_or(EINVAL)?, help(short, long)) };
         let (item, serial, units) = (item as u32, serial as u32, units.0);
-        registry.add_metric(&Metric { name, item, ty, semantics, units, serial, help })
+        registry.add_metric(|| Metric { name: own(name), item, ty, semantics, units, serial, help: own_help(help) })
     })
 }
 

@@ -44,11 +44,6 @@ impl<T> Lock<T> {
         self.acquire(u32::MAX).then(|| Guard(self))
     }
 
-    /// Takes the lock if it is free.
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.acquire(1).then(|| Guard(self))
-    }
-
     /// Takes the lock for a fork, after at most `tries` attempts. Returns whether the lock was free in time.
     #[inline(always)]
     pub(crate) fn acquire(&self, tries: u32) -> bool {

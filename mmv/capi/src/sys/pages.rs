@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
 use mmv::format::VALUE_LEN;
 
@@ -19,8 +20,12 @@ pub(crate) struct Pages {
     len: usize,
     /// The first value, at an address that is a multiple of 8.
     values: *mut u8,
-    /// Type of each value.
-    types: Box<[u8]>,
+    /// Number of values.
+    count: usize,
+    /// Offsets of the metrics in the file.
+    metrics: Range<usize>,
+    /// Offset in a metric of the word that has its item and its type.
+    of_type: usize,
     /// Whether dropping unmaps the pages. False once another file is mapped at their addresses.
     owned: AtomicBool,
 }
@@ -31,16 +36,17 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps a file whose values begin at `values_at` and have these types, at the address of retired pages of the same
-    /// length, if there are any.
+    /// Maps a file of `len` bytes with `count` values from `values_at` on, at the address of retired pages of the same length,
+    /// if there are any. The values' metrics are at the offsets `metrics`, with their types in the second half of the word
+    /// at `of_type`.
     pub(crate) fn map(
         file: &File,
         len: usize,
-        values_at: usize,
-        types: Box<[u8]>,
+        (values_at, count): (usize, usize),
+        (metrics, of_type): (Range<usize>, usize),
         retired: Option<&Pages>,
     ) -> io::Result<Pages> {
-        let values = types.len().checked_mul(VALUE_LEN).and_then(|bytes| bytes.checked_add(values_at));
+        let values = count.checked_mul(VALUE_LEN).and_then(|bytes| bytes.checked_add(values_at));
         if len == 0 || values_at % 8 != 0 || values.is_none_or(|end| end > len) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -55,7 +61,7 @@ impl Pages {
         let base = base?;
         // SAFETY: `values_at` is at most `len`.
         let values = unsafe { base.as_ptr().add(values_at) };
-        Ok(Pages { base, len, values, types, owned: AtomicBool::new(true) })
+        Ok(Pages { base, len, values, count, metrics, of_type, owned: AtomicBool::new(true) })
     }
 
     /// Returns the address that programs use as their handle.
@@ -73,24 +79,27 @@ impl Pages {
         self.len
     }
 
-    /// Returns the value at an address, and its type.
+    /// Returns the value at an address, and its type, which its metric has.
     #[inline(always)]
     pub(crate) fn value_at(&self, address: usize) -> Option<(Value<'_>, u8)> {
         const { assert!(VALUE_LEN.is_power_of_two()) };
         let within = address.wrapping_sub(self.values.addr());
         // The bits of a remainder become the highest ones, which no index has.
-        let index = within.rotate_right(VALUE_LEN.trailing_zeros());
-        let ty = *self.types.get(index)?;
-        // SAFETY: `index` is less than `types.len()`, so that `within` is that many times `VALUE_LEN`, and `map` has
-        // checked that the file has the value.
-        Some((Value { at: unsafe { self.values.add(within) }, pages: self }, ty))
+        let value = self.value(within.rotate_right(VALUE_LEN.trailing_zeros()))?;
+        let metric = value.metric().load(Relaxed) as usize;
+        if !self.metrics.contains(&metric) {
+            return None;
+        }
+        let word = self.word(metric + self.of_type)?.load(Relaxed);
+        let [.., ty, _, _, _] = word.to_ne_bytes();
+        Some((value, if cfg!(target_endian = "little") { ty } else { word as u8 }))
     }
 
     /// Returns the value with an index.
+    #[inline(always)]
     pub(crate) fn value(&self, index: usize) -> Option<Value<'_>> {
-        self.types.get(index)?;
-        // SAFETY: `index` is less than `types.len()`, and `map` has checked that this many values are in the file.
-        Some(Value { at: unsafe { self.values.add(index * VALUE_LEN) }, pages: self })
+        // SAFETY: `index` is less than `count`, and `map` has checked that this many values are in the file.
+        (index < self.count).then(|| Value { at: unsafe { self.values.add(index * VALUE_LEN) }, pages: self })
     }
 
     /// Returns the 64-bit word at an offset, which must not be that of a value of 32 bits.
@@ -188,6 +197,19 @@ impl<'a> Value<'a> {
     pub(crate) fn extra(self) -> &'a AtomicU64 {
         // SAFETY: as for `word`: a value has 32 bytes, and this is its second word.
         unsafe { AtomicU64::from_ptr(self.at.add(8).cast()) }
+    }
+
+    /// Returns the offset of the metric.
+    #[inline(always)]
+    pub(crate) fn metric(self) -> &'a AtomicU64 {
+        // SAFETY: as for `extra`.
+        unsafe { AtomicU64::from_ptr(self.at.add(16).cast()) }
+    }
+
+    /// Returns the offset of the instance.
+    pub(crate) fn instance(self) -> &'a AtomicU64 {
+        // SAFETY: as for `extra`.
+        unsafe { AtomicU64::from_ptr(self.at.add(24).cast()) }
     }
 
     /// Adds to a value of type double, if there is only one thread. Returns whether there is.
