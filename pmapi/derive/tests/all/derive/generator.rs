@@ -2,7 +2,7 @@
 //!
 //! They avoid features that libpcp 6.0.3 does not support.
 
-use crate::derive::tokens;
+use super::tokens;
 
 /// Number of operands without units that are not counters.
 const PLAIN: usize = 23;
