@@ -106,17 +106,17 @@ impl Pcp {
         self.works("PCP::PMDA", Command::new("/usr/bin/perl").args(["-MPCP::PMDA", "-e", "1"]))
     }
 
-    /// Returns whether PCP's agents that `qa/newer` does not compile, such as jbd2, work with this libpcp.
+    /// Returns whether PCP's agents that `qa/newer` does not compile, such as linux, work with this libpcp.
     ///
     /// # Panics
-    /// When agent jbd2 is missing.
+    /// When agent linux is missing.
     #[track_caller]
     pub fn has_all_agents(&self) -> bool {
-        let object = self.path("PCP_PMDASADM_DIR").join("jbd2/pmda_jbd2.so");
+        let object = self.path("PCP_PMDASADM_DIR").join("linux/pmda_linux.so");
         assert!(object.exists(), "{} is missing", object.display());
         // The library of another version may be installed beside this one.
         let library = if self.version() >= Version(7, 0, 0) { "libpcp.so.4" } else { "libpcp.so.3" };
-        self.works("agent jbd2", Command::new("sh").args(["-c", r#"ldd "$1" | grep -qF "$0""#, library]).arg(object))
+        self.works("agent linux", Command::new("sh").args(["-c", r#"ldd "$1" | grep -qF "$0""#, library]).arg(object))
     }
 
     /// Returns whether a command succeeds, which it must for versions before 7.

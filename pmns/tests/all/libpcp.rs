@@ -76,7 +76,8 @@ fn installed_name_spaces() {
         }
         lookups += expected.lines().count();
     }
-    assert!(lookups > 10_000, "only {lookups} lookups compared");
+    // The metrics of agent linux alone are more.
+    assert!(lookups > 1_000, "only {lookups} lookups compared");
 }
 
 /// For random texts, libpcp and this crate load the same name spaces, or report the same problems.

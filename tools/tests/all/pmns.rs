@@ -215,7 +215,7 @@ fn installed_agents() {
         assert_eq!(read("ours"), read("theirs"), "{}", agent.display());
         added += i32::from(ours.0.success());
     }
-    assert!(added > 20, "only {added} agents");
+    assert!(added > 0, "no agent with a name space of its own is installed");
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn old_interfaces() {
         return;
     }
     let object = pcp.path("PCP_PMDASADM_DIR").join("jbd2/pmda_jbd2.so");
+    assert!(object.exists(), "{} is missing", object.display());
     let requests =
         "name 122.0.0\npmid a.b\nchildren a\ntraverse a\nattr 5 \"root\"\nstatus\ninstance 122.0\ndesc 122.0.0\n";
     let shown = Sessions::new().same_input(&["-i", "-e"], &(open(&object, "jbd2_init", 122) + requests));

@@ -223,13 +223,10 @@ fn jbd2_survives() {
     if !Pcp::required().has_all_agents() {
         return;
     }
+    let object = Pcp::required().path("PCP_PMDAS_DIR").join("jbd2/pmda_jbd2.so");
+    assert!(object.exists(), "{} is missing", object.display());
     let dir = tempfile::tempdir().unwrap();
-    let hosted = Hosted {
-        object: Pcp::required().path("PCP_PMDAS_DIR").join("jbd2/pmda_jbd2.so"),
-        entry: "jbd2_init".to_owned(),
-        domain: 122,
-        environment: Vec::new(),
-        log: log_in(dir.path()),
-    };
+    let hosted =
+        Hosted { object, entry: "jbd2_init".to_owned(), domain: 122, environment: Vec::new(), log: log_in(dir.path()) };
     assert_eq!(attack(&hosted, number("PDUS", 20_000), number("SEED", 2)), 0, "{}", hosted.log());
 }
