@@ -5,8 +5,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::scene;
-
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
