@@ -31,7 +31,8 @@ fn main() {
     assert!(unknown.is_none(), "no measurement {unknown:?}");
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
     if wanted("fetch") {
-        for (files, metrics, instances) in [(10, 1000, 0), (1, 10, 1000), (100, 100, 0), (1000, 10, 0), (1000, 10, 10)]
+        for (files, metrics, instances) in
+            [(10, 1000, 0), (1, 10, 1000), (100, 100, 0), (1000, 10, 0), (1000, 10, 10), (1000, 100, 0)]
         {
             Scene { files, metrics, instances }.measure();
         }

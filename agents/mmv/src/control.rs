@@ -45,10 +45,10 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
 
     /// Adds the metrics of `control.limits` to the names that clients list.
     pub(crate) fn show_limits(&mut self) {
-        if std::mem::take(&mut self.limits).is_empty() {
+        if self.hidden.take().is_none() {
             return;
         }
-        for metric in limits::metrics(&self.prefix) {
+        for metric in limits::METRICS.metrics(&self.prefix) {
             if let Err(e) = self.controls.insert(&metric) {
                 tracing::error!("{}: {e}", self.prefix);
             }
@@ -62,7 +62,7 @@ impl<const DOMAIN: u16> Files<DOMAIN> {
             DEBUG => out.put(self.debug),
             FILES => out.put(i32::try_from(self.files.file_count()).unwrap_or(i32::MAX)),
             METRICS if self.newer => out.put(i32::try_from(self.files.metric_count()).unwrap_or(i32::MAX)),
-            _ => out.put(self.budgets.value(item).ok_or(Error::PMID)?),
+            _ => out.put(limits::value(item, &self.files).ok_or(Error::PMID)?),
         }
     }
 

@@ -1,8 +1,9 @@
 //! An agent that exports memory mapped values files (mmv(5)) of applications, like pmdammv(1).
 //!
 //! A file in `$PCP_TMP_DIR/NAME` becomes metrics `NAME.FILE.…`. `NAME` is the agent's name: `mmv`, or `pmproxy` for the
-//! files of that program. The agent checks the files before every fetch, so clients see new metrics at once, and pmcd
-//! reports changes of names to connected clients.
+//! files of that program. A thread watches the directory and reads changed files. The agent checks the files before every
+//! fetch, and waits for the thread for up to 100 ms, so clients see new metrics at once. pmcd reports changes of names to
+//! connected clients.
 
 mod control;
 mod domain;
@@ -15,17 +16,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Args as _, FromArgMatches as _};
 use domain::Domain;
-use limits::{Budgets, Options};
+use limits::Options;
 use mmv_reader::Help;
 use mmv_reader::collection::{Collection, LabelSubject as Owner};
-use names::Trees;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pmda::prelude::*;
-use pmda::{
-    Catalog, Features, LabelSubject, Subject, TextKind,
-    limits::{Accounts, processor_time},
-    pmapi,
-};
+use pmda::{Catalog, Features, LabelSubject, Subject, TextKind, limits::Accounts, pmapi};
+use pmns::Tree;
 
 /// Cluster of the control metrics.
 const CONTROL_CLUSTER: u16 = 0;
@@ -43,13 +40,10 @@ pub struct Files<const DOMAIN: u16> {
     /// The agent's name, which is the first component of all metric names.
     prefix: String,
     controls: Dynamic,
-    /// Counters of files that limits have left out.
-    budgets: Budgets,
     /// Names of the limits' metrics, until they are added to the controls.
-    limits: Vec<String>,
+    hidden: Option<Tree>,
     /// Number of changes of the files so far.
     version: u64,
-    trees: Trees,
     /// Instance domains that requests have used since the last change.
     domains: HashMap<Serial, Domain>,
     debug: i32,
@@ -78,17 +72,14 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         files.set_limits(options.limits());
         let mut accounts = Accounts::new();
         files.charge(move |uid| accounts.charged(uid));
-        let budgets = Budgets::new(&files.limits());
         files.refresh();
         let mut agent = Files {
             domain: setup.domain(),
             files,
             controls: setup.dynamic([Self::NAME]),
-            budgets,
-            limits: limits::metrics(&prefix).map(|metric| metric.name().to_owned()).collect(),
+            hidden: Some(Self::hidden(&prefix, setup.domain())),
             prefix,
             version: 0,
-            trees: Trees::default(),
             domains: HashMap::new(),
             debug: 0,
             newer: control::is_newer(setup.config()),
@@ -99,20 +90,25 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         Ok(agent)
     }
 
+    fn open(&mut self) -> Start<()> {
+        if let Err(e) = self.files.watch() {
+            tracing::warn!("{}: no thread watches the files, requests read them: {e}", self.prefix);
+        }
+        Ok(())
+    }
+
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
-        let (start, processor) = (Instant::now(), processor_time());
+        let start = Instant::now();
         let is_due = request == Request::Store || self.due.is_none_or(|due| start >= due);
         let changed = match request {
             Request::Fetch(items) if is_due => self.files.refresh_all(&mut items.iter()),
             Request::Fetch(items) => self.files.refresh_for(&mut items.iter()),
-            Request::Names(_) => is_due && self.files.refresh_for_names(),
             _ => is_due && self.files.refresh(),
         };
         if is_due {
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
         }
         self.take_note(changed);
-        self.trees.begin(processor_time().saturating_sub(processor));
         if let Request::Instance(serial) | Request::InstanceLabels(serial) = request {
             if let Ok(instances) = self.files.instances(serial) {
                 self.domains.entry(serial).or_insert_with(|| Domain::new(instances));

@@ -6,6 +6,7 @@ mod raw;
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use mmv::{Counter, Family, Gauge, Registry};
 use pcp_collector::{Collector, Local};
@@ -52,23 +53,34 @@ fn changes(agent: &mut Asked<Mmv>) -> Changes {
     agent.fetch(&[control(2)]).unwrap().changes()
 }
 
+/// Returns whether something becomes true within a minute.
+fn in_time(mut is_true: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        if is_true() {
+            return true;
+        }
+    }
+    false
+}
+
 #[test]
 fn clients_that_look_on_are_told_of_names() {
     let (tmp, files) = scene();
     let mut mmv = agent::<Mmv>(&tmp);
     assert_eq!(changes(&mut mmv), Changes::default());
     let registry = registry(&files, "a");
-    assert_eq!(changes(&mut mmv), Changes::NAMES);
+    assert!(in_time(|| changes(&mut mmv) == Changes::NAMES));
     let counter: Counter = registry.counter("x").register().unwrap();
     // The file changes, and not the directory: a request for names, or for the file's metrics, sees it.
-    mmv.pmid("mmv.a.x").unwrap();
-    assert_eq!([changes(&mut mmv), changes(&mut mmv)], [Changes::NAMES, Changes::default()]);
+    assert!(in_time(|| mmv.pmid("mmv.a.x").is_ok() && changes(&mut mmv) == Changes::NAMES));
+    assert!(in_time(|| changes(&mut mmv) == Changes::default()));
     counter.inc();
     assert_eq!(changes(&mut mmv), Changes::default(), "a value is no name");
     let x = mmv.pmid("mmv.a.x").unwrap();
     assert_eq!(mmv.value(x).unwrap(), Atom::U64(1));
     drop(registry);
-    assert_eq!(changes(&mut mmv), Changes::NAMES);
+    assert!(in_time(|| changes(&mut mmv) == Changes::NAMES));
     assert_eq!(mmv.pmid("mmv.a.x").unwrap_err().code(), Error::NAME);
     assert_eq!(mmv.desc(x).unwrap_err().code(), Error::PMID);
 }
@@ -85,7 +97,7 @@ fn only_the_controls_can_be_stored() {
     }
     assert_eq!(changes(&mut mmv), Changes::default());
     mmv.store(control(0), None, Atom::I32(1)).unwrap();
-    assert_eq!(changes(&mut mmv), Changes::NAMES, "everything was read again");
+    assert!(in_time(|| changes(&mut mmv) == Changes::NAMES), "everything is read again");
     assert_eq!(mmv.value(control(0)).unwrap(), Atom::I32(0));
     // One bit for each of the options of -D.
     mmv.store(control(1), None, Atom::I32(1 << 11)).unwrap();
@@ -226,12 +238,13 @@ fn a_hundred_thousand_values_in_a_thousand_files() {
     assert_eq!(expected, 100_100);
     // One of the files grows.
     let _: Counter = registries[500].counter("more").register().unwrap();
-    assert_eq!(mmv.fetch(&pmids).unwrap().changes(), Changes::NAMES);
+    // A thread reads it. On a busy machine a request may not wait long enough for it.
+    assert!(in_time(|| mmv.fetch(&pmids).unwrap().changes() == Changes::NAMES));
     assert!(mmv.pmid("mmv.f501.more").is_ok());
 }
 
-const LIMITS: [&str; 9] =
-    ["files", "memory", "values", "delayed", "log_lines", "log_debug", "log_cut", "clients", "pdus"];
+/// The newest first.
+const LIMITS: [&str; 8] = ["pdus", "clients", "log_cut", "log_debug", "log_lines", "values", "memory", "files"];
 
 #[test]
 fn what_limits_leave_out_is_counted() {
@@ -257,9 +270,9 @@ fn what_limits_leave_out_is_counted() {
         fs::write(files.join(format!("a{i}")), "MMV").unwrap();
     }
     honest.inc();
-    // A slow machine may leave the names to the next request.
-    assert!((0..100).any(|_| changes(&mut mmv) == Changes::NAMES));
-    let left_out = mmv.pmid(&names[0]).unwrap();
+    // A slow machine may leave the names to a later request.
+    assert!(in_time(|| changes(&mut mmv) == Changes::NAMES));
+    let left_out = mmv.pmid(&names[7]).unwrap();
     assert_eq!(mmv.value(left_out).unwrap(), Atom::U64(1301 - 1250));
     let mut all = mmv.traverse("mmv.control").unwrap();
     all.sort_unstable();

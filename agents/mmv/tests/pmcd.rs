@@ -15,7 +15,7 @@ use testkit::{Pcp, Pmcd, Version};
 
 /// Writes a file of a version with the C library.
 fn c_writer(scene: &Scene, version: i32, flags: i32, name: &str) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mmv/reader/tests/pcp/writer.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../mmv/reader/tests/all/pcp/writer.c");
     let mut writer = Command::new(scene.compile(&source));
     writer.env("PCP_TMP_DIR", scene.files().parent().unwrap());
     assert!(writer.args([version.to_string(), flags.to_string(), name.to_owned()]).status().unwrap().success());

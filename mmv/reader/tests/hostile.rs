@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use mmv::{Counter, Registry};
 use mmv_reader as reader;
-use mmv_reader::collection::{Collection, Limit};
+use mmv_reader::collection::{Collection, Limit, Limits};
 use pmapi::{Error, Item};
 use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, STRINGS, VALUES};
 use testkit::logged;
@@ -260,23 +260,19 @@ fn a_bad_file_is_read_again_when_it_has_changed() {
     good.0.resize(60_000, 1);
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&good.0, 0).unwrap();
-    let seen = (0..100_000).any(|_| {
+    // Such files are checked once a second.
+    while collection.file_count() == 0 {
         collection.refresh();
-        collection.file_count() == 1
-    });
-    assert!(seen);
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
-fn many_names_are_looked_at_by_many_requests() {
+fn names_beyond_the_limit_are_counted_once() {
     let dir = tempfile::tempdir().unwrap();
     let _honest = export(dir.path(), "honest");
     let mut collection = Collection::new("mmv", dir.path());
-    let mut limits = collection.limits();
-    (limits.names, limits.user_files) = (100, 50);
-    // On a busy machine, the usual time delays some files, which may then be left out twice.
-    (limits.work, limits.user_work) = (60_000_000_000, 60_000_000_000);
-    collection.set_limits(limits);
+    collection.set_limits(Limits { user_files: 50, ..Limits::default() });
     collection.refresh();
     assert_eq!(values_of_honest(&mut collection), "0");
     for i in 0..2000 {
@@ -284,13 +280,12 @@ fn many_names_are_looked_at_by_many_requests() {
     }
     // Each link to the same file is a name. No file is opened for them.
     (0..100).for_each(|i| symlink("z1", dir.path().join(format!("link{i}"))).unwrap());
-    for _ in 0..60 {
+    for _ in 0..10 {
         let (_, calls) = reads(|| _ = collection.refresh());
         assert!(calls < 400, "{calls} calls");
         assert_eq!(values_of_honest(&mut collection), "0", "the honest file stays");
     }
-    let left_out: u64 = collection.take_left_out().iter().map(|left_out| left_out.count).sum();
-    assert_eq!(left_out, 2100 + 1 - 50);
+    assert_eq!(collection.left_out(Limit::Files), 2100 + 1 - 50);
     // Removed files are forgotten.
     for entry in fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();
@@ -299,8 +294,8 @@ fn many_names_are_looked_at_by_many_requests() {
         }
     }
     fs::write(dir.path().join("new"), small(5, 1).0).unwrap();
-    (0..40).for_each(|_| _ = collection.refresh());
-    assert_eq!((collection.file_count(), collection.take_left_out()), (2, vec![]));
+    collection.refresh();
+    assert_eq!((collection.file_count(), collection.left_out(Limit::Files)), (2, 2051));
 }
 
 #[test]
@@ -308,11 +303,7 @@ fn a_user_is_left_out_who_wants_too_much() {
     let dir = tempfile::tempdir().unwrap();
     let (_registry, counter) = export(dir.path(), "honest");
     let mut collection = Collection::new("mmv", dir.path());
-    let mut limits = collection.limits();
-    (limits.user_values, limits.file_bytes) = (10, 50_000);
-    // On a busy machine, the usual time delays some files.
-    (limits.work, limits.user_work) = (60_000_000_000, 60_000_000_000);
-    collection.set_limits(limits);
+    collection.set_limits(Limits { user_values: 10, file_bytes: 50_000, ..Limits::default() });
     collection.refresh();
     let mut huge = small(300, 1);
     huge.0.resize(60_000, 1);
@@ -321,92 +312,73 @@ fn a_user_is_left_out_who_wants_too_much() {
         fs::write(dir.path().join(format!("z{i}")), small(301 + i, 1).0).unwrap();
     }
     let lines = logged(Level::WARN, || while collection.refresh() {});
-    let counts = collection.take_left_out();
-    let kinds: Vec<String> = counts.iter().map(|left_out| format!("{} {}", left_out.count, left_out.limit)).collect();
-    assert_eq!(kinds, ["1 memory of files", "29 values"]);
-    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(Limit::ALL.map(|limit| collection.left_out(limit)), [0, 1, 21]);
+    // The file that is too long, and a line for each limit.
+    assert_eq!(lines.len(), 3, "{lines:?}");
     // Nothing is read or logged while nothing changes, and the exported file stays.
+    std::thread::sleep(Duration::from_millis(60));
+    collection.set_reload(1);
+    collection.refresh();
     for _ in 0..10 {
         assert_eq!(logged(Level::WARN, || _ = collection.refresh()), [""; 0]);
         counter.inc();
         collection.refresh();
     }
-    assert_eq!((values_of_honest(&mut collection), collection.take_left_out()), ("10".into(), vec![]));
-    // Other changes do not cause reads of files without room, once their attributes are old enough to be reliable.
-    std::thread::sleep(std::time::Duration::from_millis(60));
-    fs::write(dir.path().join(".before"), "").unwrap();
-    collection.refresh();
+    assert_eq!(values_of_honest(&mut collection), "10");
+    // Other changes do not cause reads of files without room.
     fs::write(dir.path().join(".change"), "").unwrap();
     let (_, calls) = reads(|| _ = collection.refresh());
-    assert!(calls < 25, "{calls} calls");
+    assert!(calls < 30, "{calls} calls");
     // Removing a file makes room for others.
     fs::remove_file(dir.path().join("z0")).unwrap();
     let before = collection.file_count();
     collection.refresh();
     assert_eq!(collection.file_count(), before);
     assert!(values(&mut collection, Item::new(301, 1)).is_err());
+    assert_eq!(collection.left_out(Limit::Values), 21);
 }
 
+/// A writer reserves room for records and values behind the published ones. The holes cost nothing.
 #[test]
-fn a_flickering_file_costs_its_user_time_and_nobody_else() {
+fn reserved_sections_cost_what_is_published() {
     let dir = tempfile::tempdir().unwrap();
-    let (_registry, counter) = export(dir.path(), "honest");
-    let mut collection = Collection::new("mmv", dir.path());
-    let mut limits = collection.limits();
-    limits.user_work = 20_000;
-    collection.set_limits(limits);
-    // A small file that costs many bytes to read.
-    let mut large = small(300, 1);
-    large.0.resize(500_000, 1);
-    let files: Vec<_> = (0..10).map(|i| dir.path().join(format!("flicker{i}"))).collect();
-    files.iter().for_each(|path| fs::write(path, &large.0).unwrap());
-    collection.refresh();
-    assert_eq!(collection.file_count(), 11, "the first look is free");
-    let mut all = 0;
-    for generation in 2..42u64 {
-        let generations = [generation.to_ne_bytes(), generation.to_ne_bytes()].concat();
-        for path in &files {
-            OpenOptions::new().write(true).open(path).unwrap().write_all_at(&generations, 8).unwrap();
+    let (metrics, strings, values_at, len) = (104u64, 8 << 20, 16 << 20, 20 << 20);
+    let file = |count: i32, generation: u64| {
+        let path = dir.path().join("a");
+        let file = File::options().write(true).create(true).truncate(false).open(path).unwrap();
+        file.set_len(len).unwrap();
+        let mut raw = Raw::new(104, 3);
+        raw.i32(4, 2).u32(36, 300).u64(8, generation).u64(16, 0);
+        raw.toc(0, METRICS, count, metrics).toc(1, STRINGS, count, strings).toc(2, VALUES, count, values_at);
+        file.write_all_at(&raw.0, 0).unwrap();
+        // One record more than is published.
+        for n in 0..=count as u64 {
+            let mut metric = Raw(vec![0; 48]);
+            metric.u64(0, strings + 256 * n).u32(8, n as u32).i32(12, 1).i32(16, 1).u32(24, u32::MAX);
+            file.write_all_at(&metric.0, metrics + 48 * n).unwrap();
+            file.write_all_at(format!("m{n}").as_bytes(), strings + 256 * n).unwrap();
+            let mut value = Raw(vec![0; 32]);
+            value.value(0, 10 * n, 0, metrics + 48 * n, 0);
+            file.write_all_at(&value.0, values_at + 32 * n).unwrap();
         }
-        counter.inc();
-        all += reads(|| _ = collection.refresh()).0;
-        assert_eq!(values_of_honest(&mut collection), (generation - 1).to_string());
-        assert_eq!(collection.file_count(), 11, "nothing goes since it is read later");
-    }
-    assert!(all < 40 * 1_600_000, "{all} bytes of 200 MB");
-    assert!(!collection.take_left_out().is_empty());
-    // Once the files stop changing, their last contents are exported.
-    (0..5000).for_each(|_| _ = collection.refresh());
-    let (bytes, _) = reads(|| _ = collection.refresh());
-    assert!(bytes < 100_000, "{bytes} bytes");
-}
-
-#[test]
-fn what_is_derived_from_a_users_names_costs_this_user_time() {
-    let now = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap();
-    let dir = tempfile::tempdir().unwrap();
+        file.write_all_at(&generation.to_ne_bytes(), 16).unwrap();
+    };
+    file(2, 1);
     let mut collection = Collection::new("mmv", dir.path());
-    let mut limits = collection.limits();
-    limits.user_work = 30_000_000;
-    collection.set_limits(limits);
-    collection.refresh();
-    fs::write(dir.path().join("a"), small(300, 1).0).unwrap();
-    while collection.file_count() == 0 {
-        collection.refresh();
-    }
-    collection.take_left_out();
-    let (_, part) = collection.heads().next().unwrap();
-    part.derive(|| {
-        let start = now();
-        while now() - start < Duration::from_millis(100) {}
-    });
-    fs::write(dir.path().join("b"), small(301, 1).0).unwrap();
-    collection.refresh();
-    assert_eq!(collection.file_count(), 1);
-    assert_eq!(collection.take_left_out().first().map(|left| left.limit), Some(Limit::Work));
-    while collection.file_count() == 1 {
-        collection.refresh();
-    }
+    // More than the file's pages, and much less than its length.
+    collection.set_limits(Limits { user_memory: 64 << 10, user_values: 10, file_bytes: 64 << 10, ..Limits::default() });
+    let (bytes, _) = reads(|| _ = collection.refresh());
+    assert!(bytes < 64 << 10, "{bytes} bytes");
+    let shown = |collection: &mut Collection| -> Vec<_> {
+        let items: Vec<Item> = collection.metrics().map(|(_, desc)| desc.item).collect();
+        items.into_iter().map(|item| values(collection, item).unwrap().concat()).collect()
+    };
+    assert_eq!(shown(&mut collection), ["0", "10"]);
+    // A record is appended, and the generation raised: the next request shows it.
+    file(3, 2);
+    assert!(collection.refresh());
+    assert_eq!(shown(&mut collection), ["0", "10", "20"]);
+    assert_eq!(Limit::ALL.map(|limit| collection.left_out(limit)), [0; 3]);
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Labels of files.
 
-use std::cell::OnceCell;
 use std::str;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use pmapi::escape::escaped_json;
 use pmapi::{Inst, Item, LabelFlags, LabelLevel, LabelSet, Serial};
 
-use super::numbers::exported_serial;
+use super::snapshot::exported_serial;
 use super::source::Source;
 use crate::reader::Label;
 
@@ -25,7 +25,7 @@ pub enum LabelSubject {
     Instance(Serial, Inst),
 }
 
-/// The labels of a group's files.
+/// The labels of all files.
 #[derive(Debug, Default)]
 pub(super) struct LabelTable(HashMap<LabelSubject, Labels>);
 
@@ -34,7 +34,7 @@ pub(super) struct LabelTable(HashMap<LabelSubject, Labels>);
 struct Labels {
     /// Index of each source, and of the label in that source.
     parts: Vec<(u32, u32)>,
-    set: OnceCell<LabelSet>,
+    set: OnceLock<LabelSet>,
 }
 
 /// Largest number of labels per subject, from all files, that are merged: twice as many as a set can hold. Further
@@ -43,29 +43,31 @@ const MOST: usize = 512;
 
 impl LabelTable {
     /// Returns the labels of a subject, or `None` if it has none. `sources` must be those of the table.
-    pub(super) fn get(&self, of: LabelSubject, prefix: &str, sources: &[Source]) -> Option<&LabelSet> {
+    pub(super) fn get(&self, of: LabelSubject, prefix: &str, sources: &[Arc<Source>]) -> Option<&LabelSet> {
         let labels = self.0.get(&of)?;
         Some(labels.set.get_or_init(|| labels.merge(prefix, sources))).filter(|set| !set.is_empty())
     }
 
-    pub(super) fn build(sources: &[&Source]) -> LabelTable {
-        let mut table = LabelTable::default();
-        for (number, source) in (0..).zip(sources) {
-            for (index, label) in (0..).zip(source.file.labels()) {
-                for subject in subjects(source, label) {
-                    let parts = &mut table.0.entry(subject).or_default().parts;
-                    if parts.len() < MOST {
-                        parts.push((number, index));
-                    }
+    /// Adds the labels of a source. `accepts` selects the subjects that the source may label.
+    pub(super) fn add(
+        &mut self,
+        (number, source): (u32, &Source),
+        cluster: u16,
+        accepts: impl Fn(LabelSubject) -> bool,
+    ) {
+        for (index, label) in (0..).zip(source.file.labels()) {
+            for subject in subjects(source, cluster, label).filter(|subject| accepts(*subject)) {
+                let parts = &mut self.0.entry(subject).or_default().parts;
+                if parts.len() < MOST {
+                    parts.push((number, index));
                 }
             }
         }
-        table
     }
 }
 
 impl Labels {
-    fn merge(&self, prefix: &str, sources: &[Source]) -> LabelSet {
+    fn merge(&self, prefix: &str, sources: &[Arc<Source>]) -> LabelSet {
         let mut all = LabelSet::new();
         for (number, index) in &self.parts {
             let Some(source) = sources.get(*number as usize) else { continue };
@@ -93,13 +95,13 @@ fn parse(json: &str, flags: LabelFlags) -> Option<LabelSet> {
 }
 
 /// Returns the subjects of a label: one, unless its flags name several levels.
-fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = LabelSubject> {
-    let cluster = source.cluster;
+fn subjects(source: &Source, cluster: u16, label: &Label) -> impl Iterator<Item = LabelSubject> + use<> {
     let item = u16::try_from(label.identity).ok().and_then(|item| Item::try_new(cluster, item));
     let serial = exported_serial(cluster, label.identity);
     let inst = Inst::from_word(label.instance as u32);
     let wanted = source.file.header().cluster as u32;
     let own = label.identity == wanted || label.identity == u32::from(cluster);
+    let flags = label.flags;
     [
         (LabelLevel::Cluster, own.then_some(LabelSubject::Cluster(cluster))),
         (LabelLevel::Item, item.map(LabelSubject::Item)),
@@ -107,6 +109,6 @@ fn subjects(source: &Source, label: &Label) -> impl Iterator<Item = LabelSubject
         (LabelLevel::Instances, inst.map(|inst| LabelSubject::Instance(serial, inst))),
     ]
     .into_iter()
-    .filter(|(level, _)| label.flags & level.code() != 0)
+    .filter(move |(level, _)| flags & level.code() != 0)
     .filter_map(|(_, subject)| subject)
 }

@@ -3,110 +3,75 @@
 //! A [`Collection`] is refreshed before every request, which then reads from it. It follows the C agent's rules for
 //! names, clusters and instance domains, so a metric has the same identifiers under both. Where the C agent mishandles
 //! files that are invalid or contradict each other, the affected part is left out and logged.
+//!
+//! ```text
+//! directory ── scan ──▶ files: known, waiting, bad, refused      (a thread, after Collection::watch)
+//!                         │ build
+//!                         ▼
+//!                      snapshot: one immutable table ──▶ Collection: values, read by each request
+//! ```
 
-mod build;
-#[cfg(test)]
-mod charging;
-mod clusters;
-mod draft;
-mod fetch;
-mod group;
 mod labels;
 mod limits;
-mod listing;
+mod look;
 mod names;
-mod numbers;
-mod opening;
-mod partition;
-mod parts;
-mod reading;
 mod scan;
+mod snapshot;
 mod source;
-mod tables;
 #[cfg(test)]
 mod tests;
-mod texts;
-mod turn;
+mod watch;
 
+use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hashbrown::HashMap;
-use pmapi::{Error, Inst, Item, LabelSet, Semantics, Serial, Units};
+use pmapi::{Atom, Error, Inst, Item, LabelSet, Semantics, Serial, Units};
+use pmns::Tree;
 
 pub use labels::LabelSubject;
-pub use limits::{LeftOut, Limit, Limits};
-pub use parts::Part;
+pub use limits::{Limit, Limits};
 
-use crate::format::ValueType;
-use crate::reader::{Directory, Help};
-use draft::{Draft, LARGE};
-use group::{Group, Groups};
-use limits::{Accounts, thread_time};
-use listing::{Listing, Look};
-use opening::Opening;
-use scan::Skipped;
-use tables::{Entry, IndomEntry};
-use texts::Texts;
-use turn::Turn;
+use crate::format::{Flags, STRING_LEN, ValueRecord, ValueType};
+use crate::reader::Help;
+use look::Look;
+use scan::{Extent, Scanner, Seen};
+use snapshot::{DomainEntry, Entry, Place, Snapshot, ValuesOf};
+use source::{Opened, Source, Values, read_string};
+use watch::Watch;
 
 /// The files of a directory, as one name space.
 #[derive(Debug)]
 pub struct Collection {
     prefix: String,
     directory: PathBuf,
-    groups: Groups,
-    seen: Look,
-    /// Listing of a directory that is still being read, because it has more names than one request reads.
-    listing: Option<Listing>,
-    opened: Option<Arc<Directory>>,
-    accounts: Accounts,
-    /// Number of files without room, by user.
-    crowd: HashMap<u32, u64>,
-    /// Number of files that stay open.
-    open: usize,
-    /// The value of the control metric `reload`.
-    reload: i32,
-    /// Skipped files, in the order of their users and names.
-    skipped: Vec<Skipped>,
-    /// Number of requests that have checked skipped files.
-    polled: usize,
-    /// Whether work was left to the next request.
-    is_delayed: bool,
-    /// Whether the last attempt to read the directory failed.
-    is_unreadable: bool,
+    scans: Scans,
+    snapshot: Arc<Snapshot>,
+    /// What the last scan has found.
+    seen: Seen,
+    /// The values of each source, as the present request has read them.
+    values: Vec<Values>,
+    opened: Opened,
     /// Number of the present request.
     request: u64,
-    /// The present request has this part of the usual time for changes: 1 for all of it, 4 for a quarter.
-    share: u64,
-    /// Number of the group with which the next check of all files begins.
-    checked: usize,
-    /// Files that the present request has checked and opened.
-    opening: Opening,
-    /// Time of the present request for changed files.
-    turn: Turn,
-    /// Changes whose tables are being built.
-    draft: Option<Draft>,
-    /// Number of records from which on tables are built in parts.
-    large: u64,
-    /// Number of metrics beyond which requests about names have less time for changes.
-    many: usize,
-    buffer: Vec<u8>,
-    texts: Texts,
+    /// The value of the control metric `reload`.
+    reload: i32,
 }
 
-/// Number of metrics beyond which a list of all names takes some milliseconds.
-const MANY: usize = 32_768;
+/// Who scans the directory.
+#[derive(Debug)]
+enum Scans {
+    /// The requests.
+    Own { scanner: Box<Scanner>, checked: Option<Instant> },
+    /// A thread.
+    Thread(Watch),
+}
 
-/// Number of files beyond which requests about names have less time for changes. The changes themselves then take
-/// several requests.
-const MANY_FILES: usize = 2048;
-
-/// Divisor of the time for changes of a request whose answer may take long.
-const LESS: u64 = 4;
-
-/// Number of files that are checked between two checks of the time.
-const CHECKED: usize = 32;
+/// Time between two checks of files that no request checks.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Description of a metric, without the agent's domain (`pmDesc`). Elapsed times are counters of microseconds,
 /// regardless of the file's semantics and units.
@@ -129,61 +94,73 @@ impl Collection {
     /// Creates a collection of the files in a directory. The names of their metrics begin with `prefix`, for instance
     /// `mmv` or `pmproxy`. Nothing is read before the first [`refresh`](Collection::refresh).
     pub fn new(prefix: &str, directory: impl Into<PathBuf>) -> Collection {
+        let directory = directory.into();
+        let scanner = Box::new(Scanner::new(prefix, directory.clone()));
         Collection {
             prefix: prefix.to_owned(),
-            directory: directory.into(),
-            groups: Groups::default(),
-            seen: Look::default(),
-            listing: None,
-            opened: None,
-            accounts: Accounts::default(),
-            crowd: HashMap::new(),
-            open: Self::OPEN_FILES,
-            reload: 0,
-            skipped: Vec::new(),
-            polled: 0,
-            is_delayed: false,
-            is_unreadable: false,
+            directory,
+            scans: Scans::Own { scanner, checked: None },
+            snapshot: Arc::default(),
+            seen: Seen::default(),
+            values: Vec::new(),
+            opened: Opened::default(),
             request: 0,
-            share: 1,
-            checked: 0,
-            opening: Opening::default(),
-            turn: Turn::default(),
-            draft: None,
-            large: LARGE,
-            many: MANY,
-            buffer: Vec::new(),
-            texts: Texts::default(),
+            reload: 0,
         }
     }
 
     /// Number of files that stay open by default.
     pub const OPEN_FILES: usize = 256;
 
-    /// Sets the number of files that stay open. Other files are opened for each access.
+    /// Sets the number of files that stay open. Other files are opened for each access. Like the limits, this must be
+    /// set before [`watch`](Collection::watch).
     pub fn keep_open(&mut self, files: usize) {
-        self.open = files;
+        if let Scans::Own { scanner, .. } = &mut self.scans {
+            scanner.set_limits(scanner.limits, files as u64);
+        }
     }
 
-    /// Sets the limits on what files may cost.
+    /// Sets the limits on what files may cost. All files are read again.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.accounts.limits = limits;
-    }
-
-    /// Returns the limits on what files may cost.
-    pub fn limits(&self) -> Limits {
-        self.accounts.limits
+        if let Scans::Own { scanner, .. } = &mut self.scans {
+            scanner.set_limits(limits, scanner.open_files());
+        }
     }
 
     /// Sets the function that returns the user to charge for a user's files. For a subordinate uid, that is the user to
     /// whom it is delegated.
-    pub fn charge(&mut self, payer: impl FnMut(u32) -> u32 + Send + Sync + 'static) {
-        self.accounts.charge(payer);
+    pub fn charge(&mut self, payer: impl FnMut(u32) -> u32 + Send + 'static) {
+        if let Scans::Own { scanner, .. } = &mut self.scans {
+            scanner.charge(payer);
+        }
     }
 
-    /// Returns the numbers of files that limits have left out since the last call, by user and limit.
-    pub fn take_left_out(&mut self) -> Vec<LeftOut> {
-        self.accounts.take_left_out()
+    /// Lets a thread watch the directory from now on. It ends when the collection is dropped.
+    ///
+    /// A request that finds the directory or a file changed waits for the thread, 100 ms at most. If the directory changes
+    /// all the time, requests wait a fiftieth of the time, and show changes later.
+    ///
+    /// # Errors
+    /// The error of eventfd(2), or of the creation of the thread. Requests then read the files.
+    pub fn watch(&mut self) -> io::Result<()> {
+        let own = Scans::Own { scanner: Box::new(Scanner::new(&self.prefix, PathBuf::new())), checked: None };
+        match mem::replace(&mut self.scans, own) {
+            Scans::Own { scanner, checked } => match Watch::start(scanner) {
+                Ok(watch) => self.scans = Scans::Thread(watch),
+                Err((scanner, e)) => {
+                    self.scans = Scans::Own { scanner, checked };
+                    return Err(e);
+                }
+            },
+            watched => self.scans = watched,
+        }
+        Ok(())
+    }
+
+    /// Returns the number of files that a limit has left out since the start.
+    pub fn left_out(&self, limit: Limit) -> u64 {
+        let index = Limit::ALL.iter().position(|other| *other == limit);
+        index.and_then(|index| self.seen.refused.get(index)).copied().unwrap_or_default()
     }
 
     /// Returns the path of the directory.
@@ -194,113 +171,103 @@ impl Collection {
     /// Detects changes, and returns whether names, instances or labels may have changed.
     ///
     /// Files are read again if [`set_reload`](Collection::set_reload) requested it, a file was being written, a
-    /// generation number has changed, a process has ended, or the directory has changed. A request that has used up its
-    /// time ([`Limits::work`]) leaves the rest to the next ones.
+    /// generation number has changed, a process has ended, or the directory has changed.
     pub fn refresh(&mut self) -> bool {
         self.refresh_all(&mut std::iter::empty())
     }
 
-    /// Detects changes as [`refresh`](Collection::refresh) does, for a request about names. With very many metrics or
-    /// files, such a request may take long, and has a quarter of the time for changes.
-    pub fn refresh_for_names(&mut self) -> bool {
-        let metrics: usize = self.groups.sources().map(|source| source.file.metrics().len()).sum();
-        let is_large = metrics > self.many || self.groups.file_count() > MANY_FILES;
-        self.refresh_with(if is_large { LESS } else { 1 }, &mut std::iter::empty())
-    }
-
-    /// Detects changes as [`refresh`](Collection::refresh) does. Files that contribute to these metrics are checked
-    /// regardless of time.
+    /// Detects changes as [`refresh`](Collection::refresh) does. Of the files that do not stay open, only those that
+    /// contribute to these metrics are checked, if a thread checks the others.
     pub fn refresh_all(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        self.refresh_with(1, items)
-    }
-
-    fn refresh_with(&mut self, share: u64, items: &mut dyn Iterator<Item = Item>) -> bool {
-        self.begin(share);
+        self.begin();
+        let checks_closed = matches!(self.scans, Scans::Own { .. });
+        let mut are_current = true;
+        for (source, values) in self.snapshot.sources.iter().zip(&mut self.values) {
+            if checks_closed || source.is_open() {
+                are_current &= values.check(source, self.request, &mut self.opened);
+            }
+        }
         let of_items = self.check_for(items);
-        // The request after the last name of the directory has enough to do.
-        let of_others = self.listing.as_ref().is_some_and(Listing::is_read) || self.check_others();
-        self.scan_unless(of_items && of_others)
+        self.scan_unless(are_current && of_items)
     }
 
     /// Detects changes for a fetch of some metrics, and returns whether names, instances or labels may have changed. Of
     /// the known files, only those that contribute to these metrics are checked.
     pub fn refresh_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        self.begin(1);
-        let are_valid = self.check_for(items);
-        self.scan_unless(are_valid)
+        self.begin();
+        let are_current = self.check_for(items);
+        self.scan_unless(are_current)
     }
 
-    fn begin(&mut self, share: u64) {
+    fn begin(&mut self) {
         self.request += 1;
-        self.share = share;
-        self.groups.begin();
-        self.opening.begin();
     }
 
     /// Checks the files that contribute to some metrics. Returns whether all of them are unchanged.
     fn check_for(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
-        let mut are_valid = true;
-        for item in items {
-            let number = self.groups.of_item(&self.prefix, item);
-            if let Some(group) = number.and_then(|number| self.groups.get_mut(number)) {
-                are_valid &= group.begin(self.request, &mut self.opening, &mut self.buffer);
+        let Collection { snapshot, values, opened, request, .. } = self;
+        let mut are_current = true;
+        let mut check = |index: u32| {
+            let source = snapshot.source(index).zip(values.get_mut(index as usize));
+            are_current &= source.is_none_or(|(source, values)| values.check(source, *request, opened));
+        };
+        for found in items.filter_map(|item| snapshot.values(item)) {
+            match found.only {
+                Some(only) => check(only),
+                None => found.places.iter().for_each(|place| check(place.source)),
             }
         }
-        are_valid
+        are_current
     }
 
-    /// Checks files for as long as there is time, beginning where the last request ended. Returns whether all of them
-    /// are unchanged.
-    fn check_others(&mut self) -> bool {
-        let (start, limit) = (thread_time(), self.work() / 2);
-        let groups = self.groups.all_mut();
-        let first = if self.checked < groups.len() { self.checked } else { 0 };
-        let (before, after) = groups.split_at_mut(first);
-        let (mut are_valid, mut files, mut first_cut) = (true, 0, None);
-        for (number, group) in (first..).zip(after).chain((0..).zip(before)) {
-            if files >= CHECKED {
-                files = 0;
-                if thread_time().saturating_sub(start) > limit {
-                    first_cut = first_cut.or(Some(number));
-                    break;
+    /// Scans the directory, unless all checked files are current and nothing else requires it. Returns whether there is
+    /// another table now.
+    fn scan_unless(&mut self, are_current: bool) -> bool {
+        self.opened.close();
+        let is_forced = self.reload != 0;
+        let differs = |seen: &Seen| {
+            seen.is_waiting || Look::at(&self.directory, &seen.look).is_ok_and(|look| seen.look.may_differ(&look))
+        };
+        let is_due = is_forced || !are_current;
+        let scanned = match &mut self.scans {
+            Scans::Own { scanner, checked } => {
+                let is_time = checked.is_none_or(|checked| checked.elapsed() >= PERIOD);
+                if !is_due && !is_time && !differs(&self.seen) {
+                    return false;
                 }
+                if is_time {
+                    *checked = Some(Instant::now());
+                }
+                let extent = if is_time { Extent::All } else { Extent::Due };
+                let is_changed = scanner.scan(if is_forced { Extent::Again } else { extent });
+                self.seen = scanner.seen();
+                is_changed.then(|| Arc::new(scanner.build()))
             }
-            files += group.sources.len();
-            // After a file that changes all the time, there may be another file that has changed once.
-            are_valid &= group.begin(self.request, &mut self.opening, &mut self.buffer);
-            first_cut = first_cut.or(Some(number).filter(|_| group.is_cut()));
+            Scans::Thread(watch) => {
+                self.seen = watch.seen();
+                if is_due || differs(&self.seen) {
+                    watch.scan(if is_forced { Extent::Again } else { Extent::Due });
+                    self.seen = watch.seen();
+                }
+                watch.take()
+            }
+        };
+        if is_forced {
+            self.reload = 0;
         }
-        self.checked = first_cut.unwrap_or(first);
-        are_valid
-    }
-
-    /// Returns the time of the present request for changes, in nanoseconds.
-    fn work(&self) -> u64 {
-        self.accounts.limits.work / self.share
-    }
-
-    /// Reads files again, unless all checked files are valid and nothing else requires it.
-    fn scan_unless(&mut self, valid: bool) -> bool {
-        self.accounts.begin();
-        let forced = self.reload != 0;
-        let mut broken = false;
-        for source in self.groups.all_mut().iter_mut().flat_map(|group| &mut group.sources) {
-            broken |= source.take_broken();
+        let Some(snapshot) = scanned else { return false };
+        self.snapshot = snapshot;
+        self.values.clear();
+        self.values.resize_with(self.snapshot.sources.len(), Values::default);
+        if let Scans::Thread(watch) = &self.scans {
+            watch.wake();
         }
-        let look = Look::at(&self.directory, &self.seen);
-        let differs = look.as_ref().is_ok_and(|look| self.seen.may_differ(look));
-        let goes_on = self.listing.is_some() || self.is_delayed || self.is_unreadable || self.draft.is_some();
-        // This also happens in a directory that changes all the time: a temporary error of a file must not last.
-        let found = self.poll();
-        if valid && !forced && !broken && !goes_on && !differs && look.is_ok() && !found {
-            return false;
-        }
-        self.scan(look, forced)
+        true
     }
 
     /// Returns the value of the control metric `reload`, which is also 1 while a file is being written.
     pub fn reload(&self) -> i32 {
-        if self.reload == 0 { self.skipped.iter().any(Skipped::is_in_flux).into() } else { self.reload }
+        if self.reload == 0 { self.seen.is_in_flux.into() } else { self.reload }
     }
 
     /// Stores a value in the control metric `reload`. Any value but 0 makes the next request read all files again.
@@ -310,29 +277,23 @@ impl Collection {
 
     /// Returns the number of exported files.
     pub fn file_count(&self) -> usize {
-        self.groups.file_count()
+        self.snapshot.sources.len()
     }
 
-    /// Returns the number of exported metrics. If users claim very many of each other's, counts some of them twice.
+    /// Returns the number of exported metrics.
     pub fn metric_count(&self) -> usize {
-        let groups = (0..).zip(self.groups.all());
-        let all = groups
-            .flat_map(|(number, group)| group.tables(&self.prefix).metrics().iter().map(move |m| (number, group, m)));
-        all.filter(|(number, group, entry)| {
-            self.groups.exports(&self.prefix, *number, group.tables(&self.prefix).name(entry), entry.item)
-        })
-        .count()
+        self.snapshot.metrics.len()
     }
 
     /// Returns the names and descriptions of the metrics, in the order of the files.
-    pub fn metrics(&self) -> impl Iterator<Item = (&str, MetricDesc)> {
-        self.groups.files().flat_map(move |(group, number, place)| {
-            let tables = group.tables(&self.prefix);
-            let entries = tables.metrics_of(place).iter();
-            let exported = entries
-                .filter(move |entry| group.is_alone() || self.groups.of_item(&self.prefix, entry.item) == Some(number));
-            exported.filter_map(move |entry| Some((tables.name(entry), entry.desc(&group.sources)?)))
-        })
+    pub fn metrics(&self) -> impl Iterator<Item = (String, MetricDesc)> {
+        let all = self.snapshot.metrics.iter();
+        all.filter_map(|entry| Some((self.snapshot.name(entry), self.snapshot.desc(entry)?)))
+    }
+
+    /// Returns the names of the metrics. Of the identifiers in the tree, only the items have a meaning.
+    pub fn names(&self) -> &Tree {
+        &self.snapshot.names
     }
 
     /// Returns the identifier of a metric (`pmLookupName(3)`).
@@ -340,16 +301,15 @@ impl Collection {
     /// # Errors
     /// `PM_ERR_NAME` if no metric has the name.
     pub fn item(&self, name: &str) -> Result<Item, Error> {
-        self.groups.of_name(&self.prefix, name).map(|(_, item)| item).ok_or(Error::NAME)
+        self.snapshot.item(name).ok_or(Error::NAME)
     }
 
     /// Returns the name of a metric (`pmNameID(3)`).
     ///
     /// # Errors
     /// `PM_ERR_PMID` if there is no such metric.
-    pub fn name(&self, item: Item) -> Result<&str, Error> {
-        let (group, entry) = self.entry(item)?;
-        Ok(group.tables(&self.prefix).name(entry))
+    pub fn name(&self, item: Item) -> Result<String, Error> {
+        Ok(self.snapshot.name(self.entry(item)?))
     }
 
     /// Returns the description of a metric (`pmLookupDesc(3)`).
@@ -357,17 +317,12 @@ impl Collection {
     /// # Errors
     /// `PM_ERR_PMID` if there is no such metric.
     pub fn desc(&self, item: Item) -> Result<MetricDesc, Error> {
-        let (group, entry) = self.entry(item)?;
-        entry.desc(&group.sources).ok_or(Error::PMID)
+        self.snapshot.desc(self.entry(item)?).ok_or(Error::PMID)
     }
 
     /// Returns the identifiers of the instance domains, in ascending order.
     pub fn indoms(&self) -> impl Iterator<Item = Serial> {
-        let mut all: Vec<Serial> =
-            self.groups.all().iter().flat_map(|group| group.tables(&self.prefix).indoms.keys().copied()).collect();
-        all.sort_unstable();
-        all.dedup();
-        all.into_iter()
+        self.snapshot.domains.keys().copied()
     }
 
     /// Returns the instances of a domain (`pmGetInDom(3)`), in the order of the files.
@@ -375,10 +330,9 @@ impl Collection {
     /// # Errors
     /// `PM_ERR_INDOM` if there is no such domain.
     pub fn instances(&self, indom: Serial) -> Result<impl ExactSizeIterator<Item = (Inst, &[u8])>, Error> {
-        let (group, indom) = self.indom(indom)?;
-        Ok(indom.instances.iter().map(|i| {
-            let source = group.sources.get(i.source);
-            (i.id, source.map_or(&[][..], |source| source.file.instance_name(&i.name)))
+        Ok(self.domain(indom)?.instances.iter().map(|instance| {
+            let source = self.snapshot.source(instance.source);
+            (instance.id, source.map_or(&[][..], |source| source.file.instance_name(&instance.name)))
         }))
     }
 
@@ -388,8 +342,8 @@ impl Collection {
     /// `PM_ERR_TEXT` if the metric has none. `PM_ERR_PMID` if there is no such metric or, as under PCP's agent, it has
     /// no type.
     pub fn help(&self, item: Item, which: Help) -> Result<&[u8], Error> {
-        let (group, entry) = self.entry(item)?;
-        let file = &group.sources.get(entry.source as usize).ok_or(Error::TEXT)?.file;
+        let entry = self.entry(item)?;
+        let file = &self.snapshot.source(entry.source).ok_or(Error::TEXT)?.file;
         let metric = file.metrics().get(entry.metric as usize).ok_or(Error::TEXT)?;
         if metric.ty == ValueType::NoSupport {
             return Err(Error::PMID);
@@ -402,36 +356,133 @@ impl Collection {
     /// # Errors
     /// `PM_ERR_TEXT` if no file has one, `PM_ERR_INDOM` if there is no such domain.
     pub fn indom_help(&self, indom: Serial, which: Help) -> Result<&[u8], Error> {
-        let (group, indom) = self.indom(indom)?;
-        let mut texts = indom.parts.iter().filter_map(|(source, index)| {
-            let file = &group.sources.get(*source)?.file;
-            file.indom_help(file.indoms().get(*index)?, which)
+        let mut texts = self.domain(indom)?.parts.iter().filter_map(|(source, index)| {
+            let file = &self.snapshot.source(*source)?.file;
+            file.indom_help(file.indoms().get(*index as usize)?, which)
         });
         texts.next().ok_or(Error::TEXT)
     }
 
     /// Returns the labels of a subject, or `None` if it has none.
     pub fn labels(&self, of: LabelSubject) -> Option<&LabelSet> {
-        let number = match of {
-            LabelSubject::Cluster(cluster) => self.groups.of_cluster(cluster),
-            LabelSubject::Item(item) => self.groups.of_item(&self.prefix, item),
-            LabelSubject::InDom(serial) | LabelSubject::Instance(serial, _) => {
-                self.groups.of_indom(&self.prefix, serial)
+        self.snapshot.labels.get(of, &self.prefix, &self.snapshot.sources)
+    }
+
+    fn entry(&self, item: Item) -> Result<&Entry, Error> {
+        self.snapshot.metric(item).ok_or(Error::PMID)
+    }
+
+    fn domain(&self, indom: Serial) -> Result<&DomainEntry, Error> {
+        self.snapshot.domains.get(&indom).ok_or(Error::INDOM)
+    }
+
+    /// Calls `out` with the present values of a metric, in the order of the instances. `wants` selects the instances.
+    /// Instances without a value get an error: `PM_ERR_INST`, `PM_ERR_PMID` or, after a failed read, `PM_ERR_GENERIC`.
+    ///
+    /// For a value that the application has not set, in a file with sentinels, `out` is not called.
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID` if there is no such metric, `PM_ERR_APPVERSION` if it has no type.
+    pub fn fetch(
+        &mut self,
+        item: Item,
+        wants: impl Fn(Inst) -> bool,
+        mut out: impl FnMut(Option<Inst>, Result<Atom<'_>, Error>),
+    ) -> Result<(), Error> {
+        let Collection { snapshot, values, opened, prefix, request, .. } = self;
+        let ValuesOf { ty, places, missing, .. } = snapshot.values(item).ok_or(Error::PMID)?;
+        if ty == ValueType::NoSupport {
+            return Err(Error::APPVERSION);
+        }
+        let now = match ty {
+            ValueType::Elapsed => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            _ => Duration::ZERO,
+        };
+        let mut text = [0; STRING_LEN];
+        let mut give = |inst: Option<Inst>, place: Option<&Place>| {
+            let Some(place) = place else { return out(inst, Err(missing.unwrap_or(Error::INST))) };
+            let found = snapshot.source(place.source).zip(values.get_mut(place.source as usize));
+            let Some((source, values)) = found else { return };
+            let value = values.get(source, place.slot, *request, opened);
+            match value.and_then(|value| atom(source, &value, ty, now, (&mut *opened, &mut text))) {
+                Ok(Some(atom)) => out(inst, Ok(atom)),
+                Ok(None) => {}
+                Err(e) => {
+                    fail(prefix, source, snapshot, item, &e);
+                    out(inst, Err(Error::GENERIC));
+                }
             }
         };
-        let group = self.groups.get(number?)?;
-        group.tables(&self.prefix).labels.get(of, &self.prefix, &group.sources)
+        let instances = if missing.is_some() { snapshot.instances_of(item) } else { &[] };
+        if instances.is_empty() {
+            places.iter().filter(|place| place.inst.is_none_or(&wants)).for_each(|place| give(place.inst, Some(place)));
+            if missing.is_some() {
+                give(None, None);
+            }
+        }
+        let mut places = places.iter().peekable();
+        for inst in instances.iter().map(|instance| instance.id) {
+            let place = places.next_if(|place| place.inst == Some(inst));
+            if wants(inst) {
+                give(Some(inst), place);
+            }
+        }
+        opened.close();
+        Ok(())
     }
+}
 
-    fn entry(&self, item: Item) -> Result<(&Group, &Entry), Error> {
-        let group =
-            self.groups.of_item(&self.prefix, item).and_then(|number| self.groups.get(number)).ok_or(Error::PMID)?;
-        Ok((group, group.tables(&self.prefix).metric(item).ok_or(Error::PMID)?))
+/// Logs that a value could not be read, and marks the file for a check.
+#[cold]
+#[inline(never)]
+fn fail(prefix: &str, source: &Source, snapshot: &Snapshot, item: Item, e: &io::Error) {
+    let name = snapshot.metric(item).map(|entry| snapshot.name(entry)).unwrap_or_default();
+    source.log(prefix, format_args!("{name}: {e}"));
+    if e.kind() != io::ErrorKind::InvalidInput {
+        source.is_stale.store(true, Relaxed);
     }
+}
 
-    fn indom(&self, indom: Serial) -> Result<(&Group, &IndomEntry), Error> {
-        let number = self.groups.of_indom(&self.prefix, indom);
-        let group = number.and_then(|number| self.groups.get(number)).ok_or(Error::INDOM)?;
-        Ok((group, group.tables(&self.prefix).indoms.get(&indom).ok_or(Error::INDOM)?))
+/// Returns a value, or `None` if the application has not set it.
+#[inline]
+fn atom<'b>(
+    source: &Source,
+    value: &ValueRecord,
+    ty: ValueType,
+    now: Duration,
+    (opened, text): (&mut Opened, &'b mut [u8; STRING_LEN]),
+) -> io::Result<Option<Atom<'b>>> {
+    let sentinel = source.file.header().flags.contains(Flags::SENTINEL);
+    if sentinel && is_no_value(value, ty) {
+        return Ok(None);
+    }
+    Ok(Some(match ty {
+        ValueType::I32 => Atom::I32(value.half() as i32),
+        ValueType::U32 => Atom::U32(value.half()),
+        ValueType::I64 => Atom::I64(value.word as i64),
+        ValueType::U64 => Atom::U64(value.word),
+        ValueType::Float => Atom::Float(f32::from_bits(value.half())),
+        ValueType::Double => Atom::Double(f64::from_bits(value.word)),
+        ValueType::Elapsed => Atom::I64(value.elapsed(now)),
+        ValueType::String => {
+            let text = read_string(source, value, opened, text)?;
+            if sentinel && text.is_empty() {
+                return Ok(None);
+            }
+            Atom::String(text)
+        }
+        ValueType::NoSupport => return Ok(None),
+    }))
+}
+
+/// Returns whether a value of a file with sentinels means "no value".
+fn is_no_value(value: &ValueRecord, ty: ValueType) -> bool {
+    match ty {
+        ValueType::Float => f32::from_bits(value.half()).is_nan(),
+        ValueType::Double => f64::from_bits(value.word).is_nan(),
+        ValueType::String | ValueType::NoSupport => false,
+        ValueType::I32 | ValueType::U32 | ValueType::I64 | ValueType::U64 | ValueType::Elapsed => {
+            value.word == u64::MAX
+        }
     }
 }

@@ -1,13 +1,10 @@
 //! Names of metrics.
 
 use std::ffi::OsStr;
-use std::hash::BuildHasher;
 use std::str;
 
-use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
-use pmapi::Item;
 use pmapi::names::is_at_or_below;
+use pmns::InsertError;
 
 use crate::format::{Flags, MAX_COMPONENTS};
 use crate::reader::{File, Metric};
@@ -19,12 +16,24 @@ pub(super) enum NameError {
     Syntax,
     #[error("is reserved for the agent")]
     Reserved,
-    #[error("belongs to another metric")]
+    #[error("belongs to a metric of another file")]
     InUse,
+    #[error("belongs to another metric of the file")]
+    Twice,
     #[error("is an inner node of the name space, or below a metric")]
     Leaf,
-    #[error("is too long, has over {MAX_COMPONENTS} components, or exceeds the room for names")]
+    #[error("has over {MAX_COMPONENTS} components")]
     TooMuch,
+}
+
+impl From<InsertError> for NameError {
+    fn from(e: InsertError) -> NameError {
+        match e {
+            InsertError::Name(_) => NameError::Syntax,
+            InsertError::Pmid { present: Some(_), .. } => NameError::InUse,
+            InsertError::Pmid { present: None, .. } | InsertError::BelowMetric { .. } => NameError::Leaf,
+        }
+    }
 }
 
 /// The agent's own metrics, without prefix.
@@ -102,6 +111,12 @@ impl FullNames {
         FullNames { front, refused }
     }
 
+    /// Returns the full name of a metric that has one.
+    pub(super) fn full(&self, file: &File, metric: &Metric) -> String {
+        let front = self.front.as_ref().map(|front| &*front.text).unwrap_or_default();
+        format!("{front}{}", String::from_utf8_lossy(file.name(metric)))
+    }
+
     /// Calls `each` with the index of each metric, and its full name or the reason for leaving it out.
     pub(super) fn each(&self, file: &File, mut each: impl FnMut(u32, &Metric, Result<&str, NameError>)) {
         let mut refused = self.refused.iter().copied().peekable();
@@ -154,123 +169,6 @@ fn is_reserved(front: &str, name: &[u8]) -> bool {
     }
 }
 
-/// Returns the first component of a name without prefix.
-pub(super) fn head(own: &str) -> &str {
-    own.split_once('.').map_or(own, |(head, _)| head)
-}
-
-/// Names of a group's metrics. The texts of all names are in one allocation.
-#[derive(Debug, Default)]
-pub(super) struct Names {
-    text: String,
-    /// The metrics, and the inner nodes above them.
-    nodes: HashTable<Node>,
-    hasher: DefaultHashBuilder,
-    /// The parent of the last metric.
-    above: String,
-    /// Whether metrics below some node are not adjacent, because they were added after metrics of other nodes.
-    mixed: bool,
-}
-
-/// Position of a name in the text.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Name {
-    start: u32,
-    len: u16,
-}
-
-impl Name {
-    fn of(self, text: &str) -> &str {
-        let start = self.start as usize;
-        text.get(start..start + usize::from(self.len)).unwrap_or_default()
-    }
-}
-
-#[derive(Debug)]
-struct Node {
-    name: Name,
-    /// The metric, or `None` for an inner node.
-    item: Option<Item>,
-}
-
-impl Names {
-    pub(super) fn with_capacity(nodes: usize) -> Names {
-        Names { nodes: HashTable::with_capacity(nodes), ..Names::default() }
-    }
-
-    pub(super) fn item(&self, name: &str) -> Option<Item> {
-        self.node(name)?.item
-    }
-
-    pub(super) fn text(&self, name: Name) -> &str {
-        name.of(&self.text)
-    }
-
-    /// Returns whether the metrics below each node were added one after the other.
-    pub(super) fn are_in_order(&self) -> bool {
-        !self.mixed
-    }
-
-    /// Adds a metric. After an error nothing has changed.
-    pub(super) fn insert(&mut self, name: &str, item: Item) -> Result<Name, NameError> {
-        // Faster than `rsplit_once` for short names.
-        let above = name.bytes().rposition(|byte| byte == b'.').and_then(|dot| name.get(..dot)).unwrap_or_default();
-        // Most metrics of a file are next to their siblings.
-        let (mut new, mut mixed, is_sibling) = (Vec::new(), self.mixed, above == self.above);
-        if !is_sibling {
-            for (dot, _) in name.rmatch_indices('.') {
-                let node = name.get(..dot).unwrap_or_default();
-                match self.node(node) {
-                    None => new.push(dot),
-                    Some(Node { item: Some(_), .. }) => return Err(NameError::Leaf),
-                    // All nodes above an inner node are known to be inner nodes.
-                    Some(_) => {
-                        mixed |= !is_at_or_below(&self.above, node);
-                        break;
-                    }
-                }
-            }
-        }
-        let start = u32::try_from(self.text.len()).map_err(|_| NameError::TooMuch)?;
-        // The nodes above have shorter names.
-        let whole = u16::try_from(name.len()).map(|len| Name { start, len }).map_err(|_| NameError::TooMuch)?;
-        let Names { text, nodes, hasher, .. } = self;
-        match nodes.entry(
-            hasher.hash_one(name),
-            |node| node.name.of(text) == name,
-            |node| hasher.hash_one(node.name.of(text)),
-        ) {
-            Entry::Occupied(found) if found.get().item.is_some() => return Err(NameError::InUse),
-            Entry::Occupied(_) => return Err(NameError::Leaf),
-            Entry::Vacant(vacant) => _ = vacant.insert(Node { name: whole, item: Some(item) }),
-        }
-        self.text.push_str(name);
-        for dot in new {
-            let node = Name { start, len: dot as u16 };
-            self.add(self.hasher.hash_one(self.text(node)), Node { name: node, item: None });
-        }
-        self.mixed = mixed;
-        if !is_sibling {
-            self.above.clear();
-            self.above.push_str(above);
-        }
-        Ok(whole)
-    }
-
-    fn node(&self, name: &str) -> Option<&Node> {
-        self.find(self.hasher.hash_one(name), name)
-    }
-
-    fn find(&self, hash: u64, name: &str) -> Option<&Node> {
-        self.nodes.find(hash, |node| self.text(node.name) == name)
-    }
-
-    fn add(&mut self, hash: u64, node: Node) {
-        let Names { text, nodes, hasher, .. } = self;
-        nodes.insert_unique(hash, node, |node| hasher.hash_one(node.name.of(text)));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,46 +198,6 @@ mod tests {
             [("control.", "a"), ("control.", "files2"), ("a.", "control.files"), ("control2.", "files")]
         {
             assert!(!is_reserved(front, other.as_bytes()), "{front}{other}");
-        }
-    }
-
-    #[test]
-    fn places() {
-        let mut names = Names::default();
-        for (name, outcome) in [
-            ("mmv.a.b", Ok(())),
-            ("mmv.c", Ok(())),
-            ("mmv.a.b", Err(NameError::InUse)),
-            ("mmv.a", Err(NameError::Leaf)),
-            ("mmv.c.d", Err(NameError::Leaf)),
-            ("mmv.c.d.e", Err(NameError::Leaf)),
-            // The failed insertion has left no node.
-            ("mmv.c.d", Err(NameError::Leaf)),
-            ("mmv.a.c", Ok(())),
-            ("mmv.a.bc", Ok(())),
-            ("mmv.d.e.f", Ok(())),
-            ("mmv.d", Err(NameError::Leaf)),
-            ("mmv.d.e.f.g", Err(NameError::Leaf)),
-        ] {
-            let added = names.insert(name, Item::new(1, 1));
-            assert_eq!(added.map(|_| ()), outcome, "{name}");
-            assert!(added.is_err() || names.text(added.unwrap()) == name);
-        }
-        assert_eq!(names.item("mmv.d.e.f"), Some(Item::new(1, 1)));
-        assert_eq!(names.item("mmv.d"), None);
-    }
-
-    #[test]
-    fn order() {
-        for (list, expected) in [
-            (&["m.a.b", "m.a.c", "m.b", "m.c.d.e"][..], true),
-            (&["m.a.b", "m.b", "m.a.c"], false),
-            (&["m.a.b.c", "m.a.d"], true),
-            (&["m.a.b.c", "m.a.d", "m.a.b.e"], false),
-        ] {
-            let mut names = Names::default();
-            list.iter().for_each(|name| _ = names.insert(name, Item::new(1, 1)).unwrap());
-            assert_eq!(names.are_in_order(), expected, "{list:?}");
         }
     }
 }

@@ -1,417 +1,486 @@
-//! Detects and reads new and changed files.
+//! Finds and reads new and changed files, within the limits of their users.
 
-use std::ffi::OsString;
-use std::io;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, fs, io, mem};
 
 use hashbrown::HashMap;
 
-use super::Collection;
-use super::clusters::assign_clusters;
-use super::draft::Draft;
-use super::limits::{Cost, Limit, Tariff, thread_time};
-use super::listing::{COARSE, Found, Listing, Look};
-use super::source::{Source, SourceFile};
-use super::turn::Turn;
-use crate::reader::{self, Directory, Stamp};
+use super::limits::{Cost, Limit, Limits, Quotas, Uid};
+use super::look::{COARSE, Look};
+use super::snapshot::{Clusters, Snapshot};
+use super::source::Source;
+use crate::reader::{Directory, ReadError, Stamp, is_of_system, is_temporary, peek};
 
-/// A file that is skipped, and the reason.
-#[derive(Debug)]
-pub(super) struct Skipped {
-    pub name: OsString,
-    pub uid: u32,
-    /// Attributes of the file when it was read, or `None` to always read it again.
-    pub stamp: Option<Stamp>,
-    pub why: Why,
-    /// Number of the request that read the file.
-    pub loaded: u64,
+/// The files of a directory, as the last scan has found them.
+pub(super) struct Scanner {
+    prefix: String,
+    path: PathBuf,
+    pub limits: Limits,
+    quotas: Quotas,
+    /// Number of files that stay open.
+    open: u64,
+    /// Returns the user to charge for a user's files.
+    payer: Box<dyn FnMut(u32) -> u32 + Send>,
+    files: BTreeMap<OsString, Known>,
+    /// Numbers of files without room, by user.
+    crowd: HashMap<Uid, u64>,
+    directory: Option<Arc<Directory>>,
+    look: Look,
+    clusters: Clusters,
+    /// Number of the present scan.
+    scan: u64,
+    /// Whether the last attempt to read the directory failed.
+    is_unreadable: bool,
+    buffer: Vec<u8>,
+    /// Ends a scan early.
+    pub stop: Arc<AtomicBool>,
 }
 
-/// Reason for skipping a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Why {
-    /// The file is being written.
-    InFlux,
-    /// The file could not be read this time.
-    Temporary,
+impl fmt::Debug for Scanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scanner").field("path", &self.path).field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+/// A name in the directory.
+#[derive(Debug)]
+struct Known {
+    uid: Uid,
+    /// Number of the scan that found the first file of this user with this name.
+    since: u64,
+    /// Attributes of the file when it was read, or `None` to always read it again.
+    stamp: Option<Stamp>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Exported(Arc<Source>),
+    /// The file is being written, or could not be read this time.
+    Waiting {
+        is_in_flux: bool,
+    },
     /// Nothing of the file can be shown.
     Bad,
-    /// The file exceeds a limit; with its cost.
-    Limit(Limit, Cost),
+    /// The file, which costs as much, exceeds a limit.
+    Refused(Cost),
 }
 
-impl Skipped {
-    pub(super) fn is_in_flux(&self) -> bool {
-        self.why == Why::InFlux
+impl State {
+    fn exported(&self) -> Option<&Arc<Source>> {
+        if let State::Exported(source) = self { Some(source) } else { None }
     }
 
-    /// Returns whether a limit has left out the file.
-    pub(super) fn is_refused(&self) -> bool {
-        matches!(self.why, Why::Limit(..))
+    /// Returns what the user is charged for the contents.
+    fn cost(&self) -> Cost {
+        self.exported().map(|source| source.cost).unwrap_or_default()
     }
 }
 
-/// A file to be read.
-pub(super) struct Wanted {
-    pub name: OsString,
-    pub stamp: io::Result<Stamp>,
-    pub uid: u32,
-    pub before: Before,
+/// What is known about a directory after a scan.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub look: Look,
+    /// Whether a file may soon be ready that is not exported, or could not be read this time.
+    pub is_waiting: bool,
+    /// Whether a file is being written.
+    pub is_in_flux: bool,
+    /// Numbers of files that each limit has left out.
+    pub refused: [u64; 3],
 }
 
-/// Names in a directory, numbers of files beyond each user's limit, and the directory itself if it exists.
-type Files = ((Vec<Found>, HashMap<u32, u64>), Option<Arc<Directory>>);
-
-/// Files, sorted by the action that they need.
-#[derive(Default)]
-struct Sorted {
-    /// Exported files that have not been found yet.
-    known: HashMap<OsString, Source>,
-    /// Skipped files that have not been found yet.
-    skipped: HashMap<OsString, Skipped>,
-    /// Unchanged exported files.
-    kept: Vec<Source>,
-    wanted: Vec<Wanted>,
-    /// Unchanged files that a limit has left out.
-    refused: Vec<(Skipped, io::Result<Stamp>)>,
+/// A new name in the directory, ordered by the time of its last change.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    changed: (i64, i64),
+    name: OsString,
 }
 
-/// The previous state of a file.
-pub(super) enum Before {
-    Nothing,
-    Source(Source),
-    Skipped(Skipped),
+/// Which files a scan checks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Extent {
+    /// New, stale and waiting files.
+    Due,
+    /// All files.
+    All,
+    /// Reads all files again.
+    Again,
 }
 
-impl Before {
-    /// Returns what the state is charged with: the user, the number of files, and their cost.
-    pub(super) fn charged(&self) -> Option<(u32, u64, Cost)> {
-        match self {
-            Before::Nothing => None,
-            Before::Source(source) => Some((source.uid, 1, source.cost)),
-            Before::Skipped(skipped) => Some((skipped.uid, 1, Cost::default())),
+impl Scanner {
+    pub(super) fn new(prefix: &str, path: PathBuf) -> Scanner {
+        let (limits, open) = (Limits::default(), super::Collection::OPEN_FILES as u64);
+        Scanner {
+            prefix: prefix.to_owned(),
+            path,
+            limits,
+            quotas: Quotas::new(prefix, &limits, open),
+            open,
+            payer: Box::new(|uid| uid),
+            files: BTreeMap::new(),
+            crowd: HashMap::new(),
+            directory: None,
+            look: Look::default(),
+            clusters: Clusters::new(),
+            scan: 0,
+            is_unreadable: false,
+            buffer: Vec::new(),
+            stop: Arc::default(),
         }
     }
-}
 
-impl Wanted {
-    /// Returns an exported file that is no longer in the directory.
-    fn gone(source: Source) -> Wanted {
-        let (name, uid, stamp) = (source.name.clone(), source.uid, Err(io::ErrorKind::NotFound.into()));
-        Wanted { name, stamp, uid, before: Before::Source(source) }
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Returns whether the file no longer exists.
-    pub(super) fn is_gone(&self) -> bool {
-        matches!(&self.stamp, Err(e) if e.kind() == io::ErrorKind::NotFound)
+    /// Sets the limits and the number of files that stay open. The next scan reads all files.
+    pub(super) fn set_limits(&mut self, limits: Limits, open: u64) {
+        (self.limits, self.open) = (limits, open);
+        self.forget();
     }
 
-    /// Returns the number of the request that read the file last.
-    pub(super) fn loaded(&self) -> u64 {
-        match &self.before {
-            Before::Nothing => 0,
-            Before::Source(source) => source.loaded,
-            Before::Skipped(skipped) => skipped.loaded,
+    pub(super) fn open_files(&self) -> u64 {
+        self.open
+    }
+
+    /// Sets the function that returns the user to charge for a user's files.
+    pub(super) fn charge(&mut self, payer: impl FnMut(u32) -> u32 + Send + 'static) {
+        self.payer = Box::new(payer);
+    }
+
+    /// Forgets all files. The next scan reads them again.
+    pub(super) fn forget(&mut self) {
+        self.quotas = Quotas::new(&self.prefix, &self.limits, self.open);
+        (self.files, self.look) = (BTreeMap::new(), Look::default());
+    }
+
+    /// Returns what is known about the directory.
+    pub(super) fn seen(&self) -> Seen {
+        let is_waiting = |file: &Known| match &file.state {
+            State::Waiting { .. } => true,
+            State::Exported(source) => source.is_stale.load(Relaxed),
+            State::New | State::Bad | State::Refused(..) => false,
+        };
+        Seen {
+            look: self.look.clone(),
+            is_waiting: self.is_unreadable || self.files.values().any(is_waiting),
+            is_in_flux: self.files.values().any(|file| matches!(file.state, State::Waiting { is_in_flux: true })),
+            refused: self.quotas.refused(),
         }
     }
-}
 
-/// Factor for the number of names in the first request, and in a request that reads all files.
-const FIRST: u64 = 64;
-
-/// Fraction of a request's time that reading files gets at least.
-const LEAST: u64 = 4;
-
-/// Returns the time for reading files that is left of a request's time for changes.
-fn left(work: u64, spent: u64) -> u64 {
-    work.saturating_sub(spent).max(work / LEAST)
-}
-
-/// Number of skipped files that one request checks.
-const POLLED: usize = 64;
-
-impl Collection {
-    /// Returns whether a skipped file may be shown now. Each request checks some of them, with equal numbers for all
-    /// users. So a file that has been completed does not wait for invalid files of other users.
-    pub(super) fn poll(&mut self) -> bool {
-        let Some(directory) = self.opened.clone() else { return false };
-        self.polled = self.polled.wrapping_add(1);
-        let (mut users, mut start) = (Vec::new(), 0);
-        while let Some(Skipped { uid, .. }) = self.skipped.get(start) {
-            let end = self.skipped.partition_point(|file| file.uid <= *uid);
-            users.push(start..end);
-            start = end;
-        }
-        let parts = users.len().div_ceil(POLLED).max(1);
-        let users = users.chunks(POLLED).nth(self.polled % parts).unwrap_or_default();
-        let share = POLLED / users.len().max(1);
-        let first = (self.polled / parts).wrapping_mul(share);
-        let mut found = false;
-        for files in users {
-            for number in (0..share.min(files.len())).map(|n| first.wrapping_add(n)) {
-                let Some(file) = self.skipped.get_mut(files.start + number % files.len()) else { continue };
-                if file.may_differ(&directory) {
-                    (file.stamp, found) = (None, true);
-                }
-            }
-        }
-        found
-    }
-
-    /// Reads new and changed files, or `all` files, and returns whether anything has changed. Files that cannot be read
-    /// now keep their last state. One request reads a limited number of names, so a large directory takes several
-    /// requests.
-    pub(super) fn scan(&mut self, look: io::Result<Look>, all: bool) -> bool {
-        let start = thread_time();
-        self.go_on_building(start);
-        let outcome = look.and_then(|look| self.list(look, all));
-        match outcome {
-            Ok(None) => false,
-            Ok(Some((found, directory))) => {
-                let (spent, work) = (thread_time().saturating_sub(start), self.work());
-                self.turn = Turn::begin(self.tariff(all), left(work, spent), self.large, self.groups.all());
-                self.take_in(found, directory, all)
+    /// Reads new and changed files. Returns whether exported contents have changed.
+    pub(super) fn scan(&mut self, mut extent: Extent) -> bool {
+        self.scan += 1;
+        let mut files = mem::take(&mut self.files);
+        let mut is_changed = extent == Extent::Again;
+        let found = self.list(&mut files, extent);
+        match found {
+            Ok(None) => {}
+            Ok(Some(changed)) => {
+                is_changed |= changed;
+                extent = extent.max(Extent::All);
             }
             Err(e) => {
-                if !std::mem::replace(&mut self.is_unreadable, true) {
-                    let (prefix, path) = (&self.prefix, self.directory.display());
+                if !mem::replace(&mut self.is_unreadable, true) {
+                    let (prefix, path) = (&self.prefix, self.path.display());
                     tracing::error!("{prefix}: cannot read {path}: {e}; known files stay exported");
                 }
-                (self.seen, self.listing) = (Look::default(), None);
-                false
+                self.look = Look::default();
             }
         }
-    }
-
-    /// Continues building tables that are built in parts. They leave time for reading files. `start` is the present
-    /// time.
-    fn go_on_building(&mut self, start: u64) {
-        let work = self.work();
-        let Some(draft) = &mut self.draft else { return };
-        let until = start.saturating_add(work - work / LEAST);
-        let is_valid = draft.go_on(&self.prefix, &self.groups, until);
-        self.accounts.work(draft.uid, thread_time().saturating_sub(start));
-        if !is_valid {
-            // The changed files are read again.
-            self.draft = None;
+        if let Some(directory) = self.directory.clone() {
+            is_changed |= self.read_files(&mut files, &directory, extent);
         }
+        self.files = files;
+        is_changed
     }
 
-    /// Returns the names of the directory, once the last one has been read.
-    fn list(&mut self, look: Look, all: bool) -> io::Result<Option<Files>> {
+    /// Builds the table of the exported files.
+    pub(super) fn build(&mut self) -> Snapshot {
+        let exported = self.files.values().filter_map(|file| file.state.exported().cloned());
+        let snapshot = Snapshot::build(&self.prefix, exported.collect(), &self.clusters);
+        self.clusters = snapshot.clusters();
+        snapshot
+    }
+
+    /// Lists the names of the directory if they may have changed. Returns whether an exported file has gone then.
+    fn list(&mut self, files: &mut BTreeMap<OsString, Known>, extent: Extent) -> io::Result<Option<bool>> {
+        let look = Look::at(&self.path, &self.look)?;
         if look.is_absent() {
-            (self.seen, self.listing, self.opened) = (look, None, None);
-            return Ok(Some(((Vec::new(), HashMap::new()), None)));
+            (self.look, self.directory, self.is_unreadable) = (look, None, false);
+            let gone = mem::take(files);
+            let is_changed = gone.values().any(|file| file.state.exported().is_some());
+            gone.into_values().for_each(|file| self.release(&file));
+            self.crowd.clear();
+            return Ok(Some(is_changed));
         }
-        let mut listing = match self.listing.take() {
-            Some(listing) => listing,
-            None => {
-                let drafted = self.draft.iter().flat_map(Draft::sources);
-                let sources = self.groups.sources().chain(drafted).map(|source| &source.name);
-                let known = sources.chain(self.skipped.iter().map(|skipped| &skipped.name)).cloned();
-                let directory = Directory::open(&self.directory)?;
-                let same = self.opened.as_ref().filter(|opened| opened.is_same(&directory)).map(Arc::clone);
-                let directory = same.unwrap_or_else(|| Arc::new(directory));
-                Listing::begin(&self.directory, directory, look, known)?
-            }
-        };
-        let (names, work) = (self.accounts.limits.names, self.work());
-        // The first scan, and a scan that was requested, read more names.
-        let (names, time) = match self.tariff(all) {
-            Tariff::Free => (names.saturating_mul(FIRST), u64::MAX),
-            Tariff::Charged => (names, work),
-        };
-        if !listing.go_on(names, time, self.share, &mut self.accounts)? {
-            self.listing = Some(listing);
+        if extent < Extent::All && !self.is_unreadable && !self.look.may_differ(&look) {
             return Ok(None);
         }
-        let directory = Arc::clone(&listing.directory);
-        self.seen = listing.look.clone();
-        Ok(Some((listing.finish(), Some(directory))))
-    }
-
-    fn take_in(
-        &mut self,
-        (found, crowd): (Vec<Found>, HashMap<u32, u64>),
-        directory: Option<Arc<Directory>>,
-        all: bool,
-    ) -> bool {
-        (self.is_unreadable, self.is_delayed) = (false, false);
-        let (tariff, accounts) = (self.tariff(all), &mut self.accounts);
-        self.groups.take_work(|uid, nanoseconds| accounts.work(uid, nanoseconds));
-        self.reload = if all { 0 } else { self.reload };
-        let draft = self.draft.take_if(|draft| tariff == Tariff::Free || directory.is_none() || draft.is_complete());
-        let draft = draft.filter(Draft::is_complete);
-        self.turn.yields = draft.as_ref().and_then(Draft::yields);
-        let draft = draft.map(Draft::finish);
-        let has_arrived = draft.is_some();
-        let (arrived, replaced, ready) = draft.unwrap_or_default();
-        let sources = self.groups.take_sources();
-        let capacity = sources.len() + arrived.len();
-        let stay = sources.into_iter().filter(|source| !replaced.contains(&source.stamp));
-        let known = by_name(capacity, stay.chain(arrived));
-        let skipped = std::mem::take(&mut self.skipped);
-        let skipped: HashMap<OsString, Skipped> = skipped.into_iter().map(|s| (s.name.clone(), s)).collect();
-        self.accounts.clear();
-        let crowd_before = std::mem::replace(&mut self.crowd, crowd);
-        let mut files = Sorted { known, skipped, kept: Vec::with_capacity(found.len()), ..Sorted::default() };
-        if let Some(directory) = &directory {
-            found.into_iter().for_each(|found| self.sort_out(found, directory, all, &mut files));
+        let directory = Directory::open(&self.path)?;
+        if self.directory.as_ref().is_none_or(|known| !known.is_same(&directory)) {
+            self.directory = Some(Arc::new(directory));
         }
-        let Sorted { known, skipped, mut kept, mut wanted, refused } = files;
-        let drafted = self.draft.iter().flat_map(Draft::sources);
-        kept.iter().chain(drafted).for_each(|source| self.accounts.add(source.uid, 1, source.cost));
-        self.skipped.iter().for_each(|file| self.accounts.add(file.uid, 1, Cost::default()));
-        let has_lost = !known.is_empty();
-        let mut changed = all | has_arrived | has_lost & directory.is_none();
-        // Other files may have room now.
-        let has_room = all || has_lost || !skipped.is_empty();
-        self.charge_previous(&wanted);
-        self.retry_refused(refused, &mut wanted);
-        let gone: Vec<Wanted> = known.into_values().map(Wanted::gone).collect();
-        self.charge_previous(&gone);
-        wanted.extend(gone);
-        if let Some(directory) = directory {
-            changed |= self.read_wanted(wanted, &directory, tariff, &mut kept);
-            self.opened = Some(directory);
-        }
-        self.is_delayed |= has_room && !self.crowd.is_empty();
-        self.accounts.count_crowd(&crowd_before, &self.crowd);
-        // Nearly sorted already, which a stable sort uses.
-        kept.sort_by(|a, b| a.name.cmp(&b.name));
-        self.open_some(&mut kept);
-        assign_clusters(&mut kept, self.large);
-        self.skipped.sort_unstable_by(|a, b| (a.uid, &a.name).cmp(&(b.uid, &b.name)));
-        self.groups.put_sources(kept, tariff, ready);
-        self.groups.build(&self.prefix);
-        if let Some(draft) = self.draft.as_mut().filter(|draft| draft.is_open()) {
-            draft.begin(&mut self.groups);
-        }
-        self.accounts.forget();
-        changed
-    }
-
-    /// Charges users for the previous states of files, which stay in memory until the files have been read.
-    fn charge_previous(&mut self, wanted: &[Wanted]) {
-        let charged = wanted.iter().filter_map(|file| file.before.charged());
-        charged.for_each(|(uid, files, cost)| self.accounts.add(uid, files, cost));
-    }
-
-    /// Adds the files that a limit has refused, and that the limit now allows, to those to be read.
-    fn retry_refused(&mut self, refused: Vec<(Skipped, io::Result<Stamp>)>, wanted: &mut Vec<Wanted>) {
-        for (file, stamp) in refused {
-            self.accounts.add(file.uid, 1, Cost::default());
-            match file.why {
-                Why::Limit(_, cost) if self.accounts.has_room_for(file.uid, cost) => {
-                    let (name, uid) = (file.name.clone(), file.uid);
-                    wanted.push(Wanted { name, stamp, uid, before: Before::Skipped(file) });
+        let entries = fs::read_dir(&self.path)?;
+        let mut candidates: HashMap<Uid, BinaryHeap<Candidate>> = HashMap::new();
+        let mut crowd: HashMap<Uid, u64> = HashMap::new();
+        let mut gone = mem::take(files);
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) if !self.stop.load(Relaxed) => entry,
+                interrupted => {
+                    files.append(&mut gone);
+                    return interrupted.map(|_| None);
                 }
-                _ => self.skipped.push(file),
+            };
+            let name = entry.file_name();
+            if let Some(known) = gone.remove(&name) {
+                files.insert(name, known);
+            } else if let Some((uid, candidate)) = self.candidate(&entry, name) {
+                let own = candidates.entry(uid).or_default();
+                own.push(candidate);
+                // A user has as many names in memory as files, the oldest ones.
+                if own.len() as u64 > self.limits.user_files {
+                    own.pop();
+                    *crowd.entry(uid).or_default() += 1;
+                }
             }
         }
+        let is_changed = gone.values().any(|file| file.state.exported().is_some());
+        gone.into_values().for_each(|file| self.release(&file));
+        self.admit(candidates, &mut crowd, files);
+        (self.look, self.is_unreadable) = (look, false);
+        Ok(Some(is_changed))
     }
 
-    /// Returns whether the present request has a time limit. The first request, for which no client waits, has no
-    /// limit. Neither has a request that must read all files.
-    fn tariff(&self, all: bool) -> Tariff {
-        if all || self.request <= 1 { Tariff::Free } else { Tariff::Charged }
+    /// Returns a new name with the user to charge, if it is a file's.
+    fn candidate(&mut self, entry: &fs::DirEntry, name: OsString) -> Option<(Uid, Candidate)> {
+        let is_file = || entry.file_type().is_ok_and(|ty| ty.is_file() || ty.is_symlink());
+        if name.as_bytes().starts_with(b".") || !is_file() {
+            return None;
+        }
+        // The file may be gone.
+        let metadata = entry.metadata().ok()?;
+        let uid = Uid((self.payer)(metadata.uid()));
+        Some((uid, Candidate { changed: (metadata.ctime(), metadata.ctime_nsec()), name }))
     }
 
-    /// Decides what to do with a file of the directory.
-    fn sort_out(
+    /// Adds new names, the oldest first, as far as the limits allow, and counts the others.
+    fn admit(
         &mut self,
-        Found { name, stamp, new }: Found,
-        directory: &Arc<Directory>,
-        all: bool,
-        files: &mut Sorted,
+        candidates: HashMap<Uid, BinaryHeap<Candidate>>,
+        crowd: &mut HashMap<Uid, u64>,
+        files: &mut BTreeMap<OsString, Known>,
     ) {
-        if let Some(uid) = new {
-            files.wanted.push(Wanted { stamp, name, uid, before: Before::Nothing });
-            return;
-        }
-        match (files.known.remove(&name), files.skipped.remove(&name)) {
-            (Some(mut source), _) if !all && source.is_still(&stamp) => {
-                source.set_directory(directory);
-                files.kept.push(source);
+        let of_users = candidates.into_iter();
+        let all = of_users.flat_map(|(uid, own)| own.into_iter().map(move |candidate| (candidate, uid)));
+        let mut all: Vec<(Candidate, Uid)> = all.collect();
+        all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        for (Candidate { name, .. }, uid) in all {
+            if self.quotas.files.check(&uid, 1).is_ok() && self.quotas.files.try_add(&uid, 1).is_ok() {
+                files.insert(name, Known { uid, since: self.scan, stamp: None, state: State::New });
+            } else {
+                *crowd.entry(uid).or_default() += 1;
             }
-            (_, Some(file)) if !all && file.is_still(&stamp) => match file.why {
-                Why::Limit(..) => files.refused.push((file, stamp)),
-                _ => self.skipped.push(file),
-            },
-            (mut source, file) => {
-                let uid = stamp.as_ref().ok().map(|stamp| self.accounts.payer(stamp.owner));
-                let tariff = self.tariff(all);
-                if let Some(source) =
-                    source.take_if(|source| tariff == Tariff::Charged && uid.is_some_and(|uid| uid != source.uid))
-                {
-                    // Another user's file. First the tables of the old owner are built without the old file, at that
-                    // user's expense. A later request reads the new file.
-                    self.is_delayed = true;
-                    files.wanted.push(Wanted::gone(source));
-                    return;
+        }
+        let before = mem::replace(&mut self.crowd, mem::take(crowd));
+        for (uid, count) in &self.crowd {
+            let known = before.get(uid).copied().unwrap_or_default();
+            self.quotas.refuse(*uid, Limit::Files, count.saturating_sub(known));
+        }
+    }
+
+    /// No longer charges a user for a file.
+    fn release(&mut self, file: &Known) {
+        self.quotas.files.remove(&file.uid, 1);
+        self.quotas.release(file.uid, file.state.cost());
+        self.close(&file.state);
+    }
+
+    fn close(&mut self, state: &State) {
+        if let State::Exported(source) = state {
+            self.quotas.open.remove(&source.uid, source.is_open().into());
+        }
+    }
+
+    /// Reads files that need it, those that have been known longest first. Returns whether exported contents have changed.
+    fn read_files(
+        &mut self,
+        files: &mut BTreeMap<OsString, Known>,
+        directory: &Arc<Directory>,
+        extent: Extent,
+    ) -> bool {
+        let (mut due, mut gone) = (Vec::new(), Vec::new());
+        for (name, file) in files.iter() {
+            match self.needs_reading(directory, name, file, extent) {
+                Due::No => {}
+                Due::Gone => gone.push(name.clone()),
+                Due::Yes(stamp) => due.push((file.since, name.clone(), stamp)),
+            }
+        }
+        let mut is_changed = false;
+        for name in gone {
+            if let Some(file) = files.remove(&name) {
+                is_changed |= file.state.exported().is_some();
+                self.release(&file);
+            }
+        }
+        due.sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        for (_, name, stamp) in due {
+            if self.stop.load(Relaxed) {
+                break;
+            }
+            let Some(mut file) = files.remove(&name) else { continue };
+            let before = file.state.exported().cloned();
+            let stays = self.read(directory, &name, &mut file, stamp);
+            let after = file.state.exported().filter(|_| stays);
+            is_changed |= before.as_ref().map(Arc::as_ptr) != after.map(Arc::as_ptr);
+            if stays {
+                files.insert(name, file);
+            }
+        }
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT_BUFFER);
+        is_changed
+    }
+
+    fn needs_reading(&mut self, directory: &Directory, name: &OsStr, file: &Known, extent: Extent) -> Due {
+        if extent == Extent::Due {
+            match &file.state {
+                State::New => {}
+                State::Exported(source) if source.is_stale.load(Relaxed) => {}
+                State::Exported(_) | State::Bad => return Due::No,
+                State::Waiting { .. } => {
+                    return match directory.read(name).and_then(|file| peek(&file)) {
+                        Ok(true) => Due::Yes(directory.stat(name)),
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => Due::Gone,
+                        Ok(false) | Err(_) => Due::No,
+                    };
                 }
-                let uid = uid.or_else(|| source.as_ref().map(|s| s.uid)).or_else(|| file.as_ref().map(|s| s.uid));
-                let before = match (source, file) {
-                    (Some(source), _) => Before::Source(source),
-                    (None, Some(file)) => Before::Skipped(file),
-                    (None, None) => Before::Nothing,
-                };
-                files.wanted.push(Wanted { name, stamp, uid: uid.unwrap_or_default(), before });
+                State::Refused(cost) if self.quotas.check(file.uid, *cost).is_ok() => {}
+                State::Refused(..) => return Due::No,
             }
+            return Due::Yes(directory.stat(name));
         }
+        let stamp = match directory.stat(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Due::Gone,
+            Err(e) if is_temporary(&e) && !matches!(file.state, State::New | State::Waiting { .. }) => return Due::No,
+            stamp => stamp,
+        };
+        let is_same_owner = stamp.as_ref().is_ok_and(|stamp| Uid((self.payer)(stamp.owner)) == file.uid);
+        let is_unchanged = match &file.state {
+            _ if extent == Extent::Again || !is_same_owner => false,
+            State::New => false,
+            State::Exported(source) => {
+                stamp.as_ref().is_ok_and(|stamp| stamp.identity == source.identity)
+                    && source.is_current(self.scan % STARTS == 0)
+            }
+            State::Waiting { .. } => !directory.read(name).and_then(|file| peek(&file)).unwrap_or(true),
+            State::Bad => file.stamp.is_some() && stamp.as_ref().ok() == file.stamp.as_ref(),
+            State::Refused(cost) => {
+                file.stamp.is_some()
+                    && stamp.as_ref().ok() == file.stamp.as_ref()
+                    && self.quotas.check(file.uid, *cost).is_err()
+            }
+        };
+        if is_unchanged { Due::No } else { Due::Yes(stamp) }
     }
 
-    /// Keeps as many files open as allowed, with a share for each user.
-    fn open_some(&self, sources: &mut [Source]) {
-        let mut handles = self.accounts.handles(self.open as u64);
-        for source in sources {
-            let left = handles.get_mut(&source.uid);
-            source.keep_open(left.as_ref().is_some_and(|left| **left > 0));
-            if let Some(left) = left {
-                *left = left.saturating_sub(1);
+    /// Reads a file. Returns whether it stays known.
+    fn read(&mut self, directory: &Arc<Directory>, name: &OsStr, file: &mut Known, stamp: io::Result<Stamp>) -> bool {
+        if let Ok(uid) = stamp.as_ref().map(|stamp| Uid((self.payer)(stamp.owner))) {
+            if uid != file.uid && !self.give_to(uid, file) {
+                return false;
             }
         }
+        let (most, account) = (self.limits.file_bytes, (file.uid, file.since));
+        let loaded = load(&self.prefix, directory, name, account, most, &mut self.buffer);
+        let (old, uid) = (file.state.cost(), file.uid);
+        let state = match loaded {
+            Ok((source, handle)) => match self.quotas.exchange(uid, old, source.cost) {
+                Ok(()) => {
+                    self.close(&file.state);
+                    source.report(&self.prefix, file.state.exported().map(|before| &**before));
+                    if self.quotas.open.check(&uid, 1).is_ok() && self.quotas.open.try_add(&uid, 1).is_ok() {
+                        source.keep_open(handle);
+                    }
+                    (file.state, file.stamp) = (State::Exported(Arc::new(source)), None);
+                    return true;
+                }
+                Err(limit) => {
+                    if !matches!(file.state, State::Refused(..)) {
+                        self.quotas.refuse(uid, limit, 1);
+                    }
+                    State::Refused(source.cost)
+                }
+            },
+            Err(ReadError::Io(e)) if is_of_system(&e) && file.state.exported().is_some() => {
+                // The last contents stay.
+                return true;
+            }
+            Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
+                self.release(file);
+                return false;
+            }
+            Err(e) => self.skip(name, file, &stamp, &e),
+        };
+        self.quotas.release(uid, old);
+        self.close(&file.state);
+        file.state = state;
+        let is_waiting = matches!(file.state, State::Waiting { .. });
+        file.stamp = stamp.ok().filter(|stamp| is_waiting || !is_recent(stamp));
+        true
+    }
+
+    /// Charges another user for a file from now on. Returns false if that user has no room for it.
+    fn give_to(&mut self, uid: Uid, file: &mut Known) -> bool {
+        self.release(file);
+        if self.quotas.files.try_add(&uid, 1).is_err() {
+            return false;
+        }
+        *file = Known { uid, since: self.scan, stamp: None, state: State::New };
+        true
+    }
+
+    /// Returns the state of a file that cannot be shown, and logs the reason once.
+    fn skip(&mut self, name: &OsStr, file: &Known, stamp: &io::Result<Stamp>, e: &ReadError) -> State {
+        let state = match e {
+            ReadError::InFlux { .. } => State::Waiting { is_in_flux: true },
+            e if e.is_temporary() => State::Waiting { is_in_flux: false },
+            // The file's attributes show when it changes.
+            _ => State::Bad,
+        };
+        let is_known = mem::discriminant(&state) == mem::discriminant(&file.state)
+            && file.stamp.as_ref().is_none_or(|before| stamp.as_ref().ok() == Some(before));
+        if !is_known {
+            report(&self.prefix, name, file.uid, e);
+            if let ReadError::TooLong { .. } = e {
+                self.quotas.refuse(file.uid, Limit::Memory, 1);
+            }
+        }
+        state
     }
 }
 
-impl SourceFile {
-    /// Returns whether the file still has these attributes, or they are unknown.
-    fn is_still(&self, stamp: &io::Result<Stamp>) -> bool {
-        match stamp {
-            Ok(stamp) => self.is_valid && stamp.identity == self.identity,
-            Err(e) => self.is_valid && reader::is_temporary(e),
-        }
-    }
-}
-
-impl Skipped {
-    /// Returns whether the file still has these attributes, or they are unknown.
-    fn is_still(&self, stamp: &io::Result<Stamp>) -> bool {
-        match stamp {
-            Ok(stamp) => self.stamp == Some(*stamp),
-            Err(e) => reader::is_temporary(e),
-        }
-    }
-
-    /// Returns whether another file may have this name now, or the file's writer may have finished.
-    fn may_differ(&mut self, directory: &Directory) -> bool {
-        match self.why {
-            Why::InFlux | Why::Temporary => match directory.read(&self.name).and_then(|file| reader::peek(&file)) {
-                Ok(is_ready) => is_ready,
-                Err(e) => e.kind() == io::ErrorKind::NotFound,
-            },
-            Why::Bad | Why::Limit(..) => match directory.stat(&self.name) {
-                Ok(stamp) if self.stamp.is_none() => !is_recent(&stamp),
-                Ok(stamp) => self.stamp != Some(stamp),
-                Err(e) => !reader::is_temporary(&e),
-            },
-        }
-    }
+/// Whether a file is to be read.
+enum Due {
+    No,
+    Gone,
+    /// The file's attributes, or why they are not known.
+    Yes(io::Result<Stamp>),
 }
 
 /// Returns whether a file was changed so recently that another change could have the same time.
-pub(super) fn is_recent(stamp: &Stamp) -> bool {
+fn is_recent(stamp: &Stamp) -> bool {
     let (seconds, nanoseconds) = stamp.changed;
     let changed = Duration::new(seconds.try_into().unwrap_or_default(), nanoseconds.try_into().unwrap_or_default());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -419,9 +488,47 @@ pub(super) fn is_recent(stamp: &Stamp) -> bool {
     now.checked_sub(changed).is_some_and(|age| age < COARSE)
 }
 
-/// Returns sources by their names. Sources are large: a map that grows would move them several times.
-fn by_name(capacity: usize, sources: impl Iterator<Item = Source>) -> HashMap<OsString, Source> {
-    let mut known = HashMap::with_capacity(capacity);
-    known.extend(sources.map(|source| (source.name.clone(), source)));
-    known
+/// Reads a file. If the file is no longer valid once it is open, it may have been replaced. Then reads the new file.
+fn load(
+    prefix: &str,
+    directory: &Arc<Directory>,
+    name: &OsStr,
+    account: (Uid, u64),
+    most: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<(Source, fs::File), ReadError> {
+    let mut failed = None;
+    for _ in 0..REPLACED {
+        match Source::load(prefix, directory, name, account, most, buffer) {
+            Err(e @ ReadError::InFlux { .. }) => {
+                let now = directory.stat(name).ok().map(|stamp| stamp.identity);
+                if now == failed {
+                    return Err(e);
+                }
+                failed = now;
+            }
+            loaded => return loaded,
+        }
+    }
+    Source::load(prefix, directory, name, account, most, buffer)
+}
+
+/// Number of scans of which one checks the start times of processes.
+const STARTS: u64 = 16;
+
+/// Largest buffer for files' contents that stays allocated between scans, in bytes.
+const KEPT_BUFFER: usize = 1 << 20;
+
+/// Number of attempts to read a file that is being replaced.
+const REPLACED: usize = 4;
+
+/// Logs that a file is skipped: as an error if it is an mmv(5) file, and at debug level otherwise.
+fn report(prefix: &str, name: &OsStr, uid: Uid, e: &ReadError) {
+    let name = Path::new(name).display();
+    match e {
+        ReadError::TooShort { .. } | ReadError::Magic(_) | ReadError::InFlux { .. } => {
+            tracing::debug!(source = %uid, "{prefix}: {name}: {e}");
+        }
+        _ => tracing::error!(source = %uid, "{prefix}: {name}: {e}"),
+    }
 }

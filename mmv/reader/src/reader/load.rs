@@ -5,7 +5,7 @@ use pmapi::escape::is_control;
 
 use super::contents::{Table, Tables};
 use super::problem::{Problem, ReadError};
-use super::{File, HelpAt, Indom, Instance, Label, MAX_TOCS, Metric, ValueOf, Values, long_texts};
+use super::{File, GAP, HelpAt, Indom, Instance, Label, MAX_TOCS, Metric, RUN, Run, ValueOf, Values};
 use crate::format::{
     self, Bytes, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord, Toc,
     VALUE_LEN, ValueRecord, ValueType, Version, is_singular,
@@ -119,8 +119,9 @@ impl File {
         for range in bytes.records(table.at, table.count, VALUE_LEN) {
             for index in range {
                 let Some(value) = ValueRecord::read(bytes, table.record(index, VALUE_LEN)) else { break };
-                if let Err(problem) = self.load_value(index, &value, &mut order, bytes) {
-                    self.problems.push(problem);
+                match self.load_value(index, &value, &mut order, bytes) {
+                    Ok(()) => self.add_to_run(index),
+                    Err(problem) => self.problems.push(problem),
                 }
             }
         }
@@ -145,6 +146,18 @@ impl File {
         };
         metric.values.push(ValueOf { index, instance });
         Ok(())
+    }
+
+    /// Adds a value to the last run, or begins another one. The values come in ascending order.
+    fn add_to_run(&mut self, index: u32) {
+        let slot = match self.runs.last_mut() {
+            Some(last) if index - last.first < RUN && index - last.first - last.count <= GAP => {
+                last.count = index - last.first + 1;
+                return;
+            }
+            last => last.map_or(0, |last| last.slot + last.count),
+        };
+        self.runs.push(Run { first: index, slot, count: 1 });
     }
 
     fn load_indoms(&mut self, table: Table, bytes: Bytes<'_>) {
@@ -179,9 +192,7 @@ impl File {
             let record = InstanceRecord::read(bytes, at, self.version).filter(|record| record.name.at != 0);
             match record.and_then(|record| Some((record, record.name.text(bytes)?))) {
                 Some((record, name)) => {
-                    let len = text_len(name);
-                    self.instance_text += len;
-                    self.long_texts += long_texts(len);
+                    self.instance_text += text_len(name);
                     instances.push(Instance { id: record.internal, name: record.name });
                 }
                 None => self.problems.push(Problem::InstanceName { serial: indom.serial, index }),

@@ -6,14 +6,11 @@ mod image;
 mod load;
 mod problem;
 mod process;
-mod slot;
 mod source;
 
 use pmapi::{Semantics, Units};
 
 use contents::Table;
-#[cfg(test)]
-pub(crate) use directory::STATS;
 pub(crate) use directory::{Directory, Identity, Stamp};
 use image::Image;
 pub(crate) use image::read_at;
@@ -21,9 +18,6 @@ use load::check_header;
 pub use problem::{Problem, Problems, ReadError};
 pub(crate) use problem::{is_of_system, is_temporary};
 pub(crate) use process::Process;
-#[cfg(test)]
-pub(crate) use slot::APART;
-pub(crate) use slot::Slot;
 pub use source::MAX_LEN;
 pub(crate) use source::peek;
 
@@ -31,12 +25,6 @@ use crate::format::{Bytes, Header, MetricRecord, NameAt, VALUE_LEN, ValueRecord,
 
 /// Largest number of entries in a table of contents. The format has six kinds of sections.
 pub const MAX_TOCS: usize = 1024;
-
-/// Returns the weight of a name of this many bytes, beside that of the metric or instance: a list of names takes time for
-/// each byte. Names of less than 64 bytes, as most are, have none.
-fn long_texts(len: usize) -> usize {
-    (len / 32).saturating_sub(1)
-}
 
 /// A metric of a file.
 #[derive(Clone, Debug)]
@@ -100,6 +88,13 @@ impl Values {
             Values::Many(values) => values.push(value),
         }
     }
+
+    /// Frees memory that is not used.
+    fn shrink(&mut self) {
+        if let Values::Many(values) = self {
+            values.shrink_to_fit();
+        }
+    }
 }
 
 /// A value of a metric.
@@ -160,6 +155,21 @@ pub enum Help {
     Long,
 }
 
+/// Consecutive values of a file that are read together. Values without a metric, which may be in holes, are between runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Index of the first value.
+    pub first: u32,
+    /// Number of values in earlier runs.
+    pub slot: u32,
+    pub count: u32,
+}
+
+/// Largest number of values in a run, and of values without a metric between two that are in one run. A gap is not
+/// larger than a page, so runs take at most twice the memory of the file's data.
+const RUN: u32 = 2048;
+const GAP: u32 = 4096 / VALUE_LEN as u32;
+
 /// A file as it was when it was read.
 #[derive(Debug)]
 pub struct File {
@@ -173,10 +183,10 @@ pub struct File {
     labels: Vec<Label>,
     /// Length of the names of all instances as text.
     instance_text: usize,
-    /// Weight of long names of instances.
-    long_texts: usize,
     records: Table,
     values: Table,
+    /// The ranges of values that belong to metrics, ascending.
+    runs: Vec<Run>,
     problems: Problems,
 }
 
@@ -204,9 +214,9 @@ impl File {
             indoms: Vec::new(),
             labels: Vec::new(),
             instance_text: 0,
-            long_texts: 0,
             records: Table::default(),
             values: Table::default(),
+            runs: Vec::new(),
             problems: Problems::default(),
         };
         file.load(view);
@@ -276,12 +286,12 @@ impl File {
         self.text_at(label.payload)
     }
 
-    /// Returns the value with this index, as it was last read.
+    /// Returns the value with this index, as of the time when the file was read.
     pub fn value(&self, index: u32) -> Option<ValueRecord> {
         if index >= self.values.count {
             return None;
         }
-        ValueRecord::of(self.image.value(self.values.record(index, VALUE_LEN))?)
+        ValueRecord::read(self.image.bytes(), self.values.record(index, VALUE_LEN))
     }
 
     /// Returns the string of a string value, as of the time when the file was read.

@@ -9,31 +9,25 @@ use crate::format::process_exists;
 #[derive(Debug)]
 pub(crate) struct Process {
     id: i32,
-    /// Start time in clock ticks since boot. `None` before it is first read, 0 if it cannot be read.
+    /// Start time in clock ticks since boot. `None` if it cannot be read.
     start: Option<u64>,
-    /// Number of checks so far.
-    looks: u32,
 }
-
-/// Number of checks between two reads of the start time. It shows whether another process has the identifier, but
-/// reading it takes long.
-const LOOKS: u32 = 64;
 
 impl Process {
     /// Returns the process with this identifier, if it exists.
     pub(crate) fn find(id: i32) -> Option<Process> {
-        process_exists(id).then_some(Process { id, start: None, looks: id as u32 })
+        process_exists(id).then(|| Process { id, start: start(id) })
+    }
+
+    /// Returns whether a process with this identifier exists.
+    pub(crate) fn exists(&self) -> bool {
+        process_exists(self.id)
     }
 
     /// Returns whether the process still exists. Another process with the same identifier does not count.
-    pub(crate) fn lives(&mut self) -> bool {
-        self.looks = self.looks.wrapping_add(1);
-        process_exists(self.id) && (self.looks % LOOKS != 0 || self.is_same(start(self.id)))
-    }
-
-    fn is_same(&mut self, now: Option<u64>) -> bool {
-        let before = *self.start.get_or_insert(now.unwrap_or_default());
-        now.is_none_or(|now| now == before || before == 0)
+    pub(crate) fn lives(&self) -> bool {
+        let is_same = |before: u64| start(self.id).is_none_or(|now| now == before);
+        self.exists() && self.start.is_none_or(is_same)
     }
 }
 
@@ -57,14 +51,12 @@ mod tests {
 
     #[test]
     fn another_process_with_the_same_identifier_is_not_the_same() {
-        let own = std::process::id() as i32;
-        let mut process = Process::find(own).unwrap();
-        assert!((0..3 * LOOKS).all(|_| process.lives()));
-        assert!(process.start.is_some_and(|start| start > 0));
+        let mut process = Process::find(std::process::id() as i32).unwrap();
+        assert!(process.lives() && process.start.is_some_and(|start| start > 0));
         // As if an earlier process had had the identifier.
         process.start = process.start.map(|start| start - 1);
-        assert!(!(0..LOOKS).all(|_| process.lives()));
-        process.start = Some(0);
-        assert!((0..LOOKS).all(|_| process.lives()), "where starts are not to be seen the identifier counts");
+        assert!(process.exists() && !process.lives());
+        process.start = None;
+        assert!(process.lives(), "where starts are not to be seen the identifier counts");
     }
 }

@@ -8,24 +8,22 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
+use super::contents::Table;
 use super::image::read_at;
-use super::{File, Image, Metric, ReadError, check_header, long_texts};
-use crate::format::{Bytes, HEADER_LEN, Header, VALUE_LEN};
+use super::{File, HelpAt, Image, Metric, ReadError, Run, ValueOf, check_header};
+use crate::format::{Bytes, HEADER_LEN, Header, STRING_LEN, VALUE_LEN};
 
 /// Largest file that is read, in bytes: there is room for more than two million values. The limit is needed because
 /// other users can write to the directory, and a sparse file can have any size.
 pub const MAX_LEN: u64 = 256 << 20;
 
-/// Values of a metric are read together if at most this many other values are between them.
-const GAP: u32 = 128;
-
 /// Memory per record of each kind, in bytes, including the tables of a collection and the agent.
 const METRIC_COST: usize = 192;
-const VALUE_COST: usize = 40;
+const VALUE_COST: usize = 72;
 /// Number of copies of instance names that a request for instances needs: as text, and in the answer.
 const INSTANCE_TEXTS: usize = 3;
 /// Memory per inner node of the name space, in bytes.
-const NODE_COST: usize = 256;
+const NODE_COST: usize = 80;
 const INDOM_COST: usize = 224;
 const INSTANCE_COST: usize = 128;
 const LABEL_COST: usize = 768;
@@ -35,6 +33,14 @@ const FRONT: usize = 4 << 10;
 
 /// Longest file that is read in one go, in bytes. For a longer file, the header is checked first.
 const WHOLE: u64 = 64 << 10;
+
+/// The beginning of a file, as a request has read it.
+pub(crate) struct Front {
+    /// Whether the file still has the generation that was read.
+    pub is_current: bool,
+    /// Whether the values were read, too.
+    pub has_values: bool,
+}
 
 impl File {
     /// Opens and reads a file.
@@ -52,14 +58,11 @@ impl File {
     /// # Errors
     /// The errors of [`open`](File::open).
     pub fn read(file: &fs::File) -> Result<File, ReadError> {
-        let mut buffer = Vec::new();
-        let (mut read, image) = Self::read_with(file, &file.metadata()?, MAX_LEN, &mut buffer)?;
-        read.image = image.unwrap_or_else(|| Image::from(buffer));
-        Ok(read)
+        Self::read_with(file, &file.metadata()?, MAX_LEN, Vec::new())
     }
 
-    /// Reads an open file whose metadata is known, without keeping the records of the metrics. It is for callers that
-    /// need only the parsed form. `buffer` is scratch space.
+    /// Reads an open file whose metadata is known, without keeping the records of metrics and values. It is for callers
+    /// that need only the parsed form. `buffer` is scratch space.
     ///
     /// # Errors
     /// [`ReadError::TooLong`] if the file contains more than `most` bytes, and the errors of [`open`](File::open).
@@ -69,22 +72,19 @@ impl File {
         most: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<File, ReadError> {
-        let (mut read, image) = Self::read_with(file, metadata, most, buffer)?;
-        let end = read.values.record(read.values.count, VALUE_LEN);
-        read.image = match image {
-            Some(image) => image.without_zeros(),
-            None => Image::copy(buffer, read.dispensable(), read.values.at..end),
-        };
+        buffer.clear();
+        let mut read = Self::read_with(file, metadata, most, std::mem::take(buffer))?;
+        let lean = read.image.without(&read.dispensable());
+        *buffer = std::mem::replace(&mut read.image, lean).into_buffer();
+        for metric in &mut read.metrics {
+            metric.values.shrink();
+        }
+        read.metrics.shrink_to_fit();
+        read.names.shrink_to_fit();
         Ok(read)
     }
 
-    /// Parses everything. The bytes are in the buffer, or in the returned image if the file has holes.
-    fn read_with(
-        file: &fs::File,
-        metadata: &fs::Metadata,
-        most: u64,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(File, Option<Image>), ReadError> {
+    fn read_with(file: &fs::File, metadata: &fs::Metadata, most: u64, buffer: Vec<u8>) -> Result<File, ReadError> {
         let len = metadata.len();
         if !metadata.is_file() {
             return Err(ReadError::NotRegular);
@@ -97,42 +97,48 @@ impl File {
             file.read_exact_at(&mut header, 0)?;
             check_header(Bytes::new(&header), len)?;
         }
-        // An application that registers metrics adds them to the file, and changes the generation numbers at last.
-        const TRIES: u32 = 4;
-        let mut tries = 1;
-        loop {
-            match Self::read_once(file, &file.metadata()?, most, buffer) {
-                Err(ReadError::InFlux { g1, .. }) if g1 != 0 && tries < TRIES => tries += 1,
-                read => return read,
-            }
-        }
-    }
-
-    fn read_once(
-        file: &fs::File,
-        metadata: &fs::Metadata,
-        most: u64,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(File, Option<Image>), ReadError> {
         let image = Image::read(file, metadata, most, buffer)?;
         // A process that overwrites a file in place changes the generation number first.
-        let now = generations(file)?;
-        let parsed = Self::parse_in(image.as_ref().map_or(Bytes::new(buffer), Image::bytes))?;
-        match now {
-            (g1, g2) if g1 == parsed.header.g1 && g2 == g1 => Ok((parsed, image)),
-            (g1, g2) => Err(ReadError::InFlux { g1, g2 }),
+        let (g1, g2) = generations(file)?;
+        let mut parsed = Self::parse_in(image.bytes())?;
+        if g1 != parsed.header.g1 || g1 != g2 {
+            return Err(ReadError::InFlux { g1, g2 });
         }
+        parsed.image = image;
+        Ok(parsed)
+    }
+
+    /// Returns the ranges of records that are dispensable once they have been parsed: those of metrics, unless a problem
+    /// refers to them, and of values. Texts may overlap them in a file that is not written by a library.
+    fn dispensable(&self) -> Vec<Range<u64>> {
+        let range = |table: Table, size: usize| table.at..table.record(table.count, size);
+        let of_metrics = Some(range(self.records, self.version.metric_len())).filter(|_| self.problems.count() == 0);
+        let ranges = [of_metrics, Some(range(self.values, VALUE_LEN))];
+        ranges.into_iter().flatten().filter(|range| self.is_without_texts(range)).collect()
+    }
+
+    fn is_without_texts(&self, range: &Range<u64>) -> bool {
+        let apart = |at: u64, len: u64| at >= range.end || at.saturating_add(len) <= range.start;
+        let help = |HelpAt { short, long }: HelpAt| {
+            [short, long].into_iter().all(|at| at == 0 || apart(at.into(), STRING_LEN as u64))
+        };
+        let mut instances = self.indoms.iter().flat_map(|indom| &indom.instances).map(|instance| instance.name);
+        self.metrics.iter().map(|metric| metric.help).all(help)
+            && self.indoms.iter().map(|indom| indom.help).all(help)
+            && instances.all(|name| apart(name.at, name.room as u64))
+            && self.labels.iter().all(|label| apart(label.payload.at, label.payload.room as u64))
     }
 
     /// Returns the memory that the file needs, in bytes. This includes its part of a collection's tables, with `nodes`
-    /// inner nodes.
+    /// inner nodes, and the values that a request reads.
     pub(crate) fn memory(&self, nodes: usize) -> u64 {
         let texts = self.names.capacity() + self.image.memory() + nodes * NODE_COST;
         let instances: usize = self.indoms.iter().map(|indom| indom.instances.capacity()).sum();
+        let values = self.runs.last().map_or(0, |last| (last.slot + last.count) as usize);
         let records = self.metrics.len() * METRIC_COST
             + self.indoms.len() * INDOM_COST
             + instances * INSTANCE_COST
-            + self.metrics.iter().map(|metric| metric.values().len()).sum::<usize>() * VALUE_COST
+            + values * VALUE_COST
             + self.labels.len() * LABEL_COST;
         (texts + records + INSTANCE_TEXTS * self.instance_text) as u64
     }
@@ -152,76 +158,69 @@ impl File {
         nodes.sum()
     }
 
-    /// Returns the weight of long names: of metrics, with `front` bytes before each, and of instances.
-    pub(crate) fn long_texts(&self, front: usize) -> usize {
-        self.metrics.iter().map(|metric| long_texts(front + self.name(metric).len())).sum::<usize>() + self.long_texts
+    /// Returns the runs of values.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
     }
 
-    /// Returns the number of bytes of the file that are in memory.
-    pub(crate) fn data_len(&self) -> u64 {
-        self.image.data_len()
+    /// Returns the position of a value among the values of all runs.
+    pub(crate) fn slot(&self, value: ValueOf) -> u32 {
+        let after = self.runs.partition_point(|run| run.first <= value.index);
+        let run = after.checked_sub(1).and_then(|index| self.runs.get(index));
+        run.map_or(u32::MAX, |run| run.slot + (value.index - run.first))
     }
 
-    /// Reads consecutive values again.
+    /// Reads the present values of a run. `values` has room for all values of the file.
     ///
     /// # Errors
     /// `UnexpectedEof` if the file has become shorter, and other errors of reading it.
-    pub fn reread_values(&mut self, file: &fs::File, first: u32, count: u32) -> io::Result<()> {
-        let count = count.min(self.values.count.saturating_sub(first));
-        let at = self.values.record(first, VALUE_LEN);
-        self.image.reread(file, at..at + u64::from(count) * VALUE_LEN as u64)
+    pub(crate) fn read_run(&self, file: &fs::File, run: Run, values: &mut [u8]) -> io::Result<()> {
+        let range = run.slot as usize * VALUE_LEN..(run.slot + run.count) as usize * VALUE_LEN;
+        let values = values.get_mut(range).ok_or(io::ErrorKind::UnexpectedEof)?;
+        file.read_exact_at(values, self.values.record(run.first, VALUE_LEN))
     }
 
-    /// Reads the values of a metric again. Returns the number of values read, including those in gaps.
-    pub(crate) fn reread_metric(&mut self, file: &fs::File, metric: usize) -> io::Result<u32> {
-        let (values, image) = (self.values, &mut self.image);
-        let of = self.metrics.get(metric).map_or(&[][..], Metric::values);
-        let ([first, ..], [.., last]) = (of, of) else { return Ok(0) };
-        let mut total = 0;
-        let mut read = |range: Range<u32>| {
-            total += range.end - range.start;
-            image.reread(file, values.record(range.start, VALUE_LEN)..values.record(range.end, VALUE_LEN))
-        };
-        // The values of a metric are in ascending order.
-        let all = first.index..last.index + 1;
-        if all.len() <= of.len() + GAP as usize {
-            read(all)?;
-            return Ok(total);
-        }
-        let mut run = all.start..all.start;
-        for value in of {
-            if value.index > run.end + GAP {
-                read(std::mem::replace(&mut run, value.index..value.index))?;
+    /// Reads the present generation numbers and, if they are near the header, all values.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file has become shorter, and other errors of reading it.
+    pub(crate) fn read_front(&self, file: &fs::File, values: &mut [u8]) -> io::Result<Front> {
+        let mut front = [0; FRONT];
+        let near = match &self.runs[..] {
+            [run] if !values.is_empty() => {
+                let at = self.values.record(run.first, VALUE_LEN) as usize;
+                Some(at..at + run.count as usize * VALUE_LEN).filter(|range| range.end <= FRONT)
             }
-            run.end = value.index + 1;
-        }
-        read(run)?;
-        Ok(total)
-    }
-
-    /// Reads the present generation numbers and, if they are near the header, all values. Returns whether it read the
-    /// values. `buffer` is scratch space.
-    pub(crate) fn reread_front(&mut self, file: &fs::File, buffer: &mut Vec<u8>) -> io::Result<((u64, u64), bool)> {
-        let at = self.values.at as usize;
-        let end = at + self.values.count as usize * VALUE_LEN;
-        let near = end <= FRONT;
-        buffer.resize(if near { end.max(HEADER_LEN) } else { HEADER_LEN }, 0);
-        file.read_exact_at(buffer, 0)?;
-        let header = Header::read(Bytes::new(buffer)).ok_or(io::ErrorKind::UnexpectedEof)?;
-        let range = at as u64..end as u64;
-        let near = match (self.image.range_mut(range), buffer.get(at..end)) {
-            (Some(old), Some(new)) if near => {
-                old.copy_from_slice(new);
-                true
-            }
-            _ => false,
+            _ => None,
         };
-        Ok(((header.g1, header.g2), near))
+        let len = near.as_ref().map_or(0, |range| range.end).max(HEADER_LEN);
+        let front = front.get_mut(..len).unwrap_or_default();
+        file.read_exact_at(front, 0)?;
+        let header = Header::read(Bytes::new(front)).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let is_current = header.g1 == self.header.g1 && header.g2 == self.header.g1;
+        let read = near.and_then(|range| front.get(range)).zip(values.get_mut(..));
+        let has_values = read.is_some_and(|(read, values)| {
+            let is_whole = read.len() == values.len();
+            if is_whole {
+                values.copy_from_slice(read);
+            }
+            is_whole
+        });
+        Ok(Front { is_current, has_values })
     }
 
     /// Returns the number of values.
     pub fn value_count(&self) -> u32 {
         self.values.count
+    }
+
+    /// Returns the weighted number of values: a text counts as `text`, and a metric without values as one value.
+    pub(crate) fn weighted_values(&self, text: u64) -> u64 {
+        let weigh = |metric: &Metric| {
+            let weight = if metric.ty == crate::format::ValueType::String { text } else { 1 };
+            metric.values().len().max(1) as u64 * weight
+        };
+        self.metrics.iter().map(weigh).sum()
     }
 }
 

@@ -1,15 +1,11 @@
 //! Files that are being written while a collection reads them.
-#![allow(clippy::unwrap_used, unsafe_code)]
-
-#[path = "common/raw.rs"]
-mod raw;
 
 use std::fs;
 
+use crate::raw::{METRICS, MetricV1, Raw, VALUES};
 use mmv_reader::collection::Collection;
 use pcp_pdu::print::Print;
 use pmapi::Item;
-use raw::{METRICS, MetricV1, Raw, VALUES};
 
 /// A file of one metric with a value.
 fn small(cluster: u32, generation: u64) -> Raw {

@@ -1,8 +1,4 @@
 //! Defects of PCP's own reader, one by one, and how this reader handles them.
-#![allow(clippy::unwrap_used)]
-
-#[path = "common/raw.rs"]
-mod raw;
 
 use pcp_pdu::print::Print;
 use std::fs::{self, OpenOptions};
@@ -12,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use crate::raw::{INDOMS, INSTANCES, LABELS, METRICS, MetricV1, Raw, VALUES};
 use mmv::{Counter, Family, Registry};
 use mmv_reader::Help;
 use mmv_reader::collection::{Collection, LabelSubject};
 use mmv_reader::{File, Problem, ReadError};
 use pmapi::{Error, Inst, Item, Serial};
-use raw::{INDOMS, INSTANCES, LABELS, METRICS, MetricV1, Raw, VALUES};
 
 const LEN: u64 = 72 + 2 * 104 + 2 * 32;
 
@@ -82,7 +78,7 @@ fn one(value: &str) -> Fetched {
 }
 
 fn names(collection: &Collection) -> Vec<String> {
-    collection.metrics().map(|(name, _)| name.to_owned()).collect()
+    collection.metrics().map(|(name, _)| name).collect()
 }
 
 #[test]
@@ -367,11 +363,13 @@ fn an_identifier_is_one_metric() {
     let dir = tempfile::tempdir().unwrap();
     let mut other = two_metrics();
     other.metric(72, &MetricV1 { name: "other", item: 1, ..MetricV1::default() }).value(280, 33, 0, 72, 0);
-    // A different name for 5.1, and a different metric 5.2 with the same name without prefix.
+    // A different name for 5.1, and a different metric 5.2 with the same name without prefix. PCP's agent shows both names
+    // with the first value.
     let mut collection = collection(dir.path(), &[("a", &two_metrics()), ("b", &other)]);
-    assert_eq!(names(&collection), ["mmv.a.first", "mmv.a.second"]);
-    assert_eq!(collection.name(Item::new(5, 1)), Ok("mmv.a.first"));
-    assert_eq!(fetch(&mut collection, Item::new(5, 1)), one("11"));
+    assert_eq!(names(&collection), ["mmv.a.first", "mmv.a.second", "mmv.b.other", "mmv.b.second"]);
+    assert_eq!(collection.name(Item::new(5, 1)).as_deref(), Ok("mmv.a.first"));
+    assert_eq!(collection.name(Item::new(1, 1)).as_deref(), Ok("mmv.b.other"));
+    assert_eq!([5, 1].map(|cluster| fetch(&mut collection, Item::new(cluster, 1))), [one("11"), one("33")]);
 
     // The item occurs twice in a file.
     let mut twice = two_metrics();
@@ -463,7 +461,7 @@ fn labels_steer_no_terminal() {
 
 #[test]
 fn the_cases_of_pcps_own_tests() {
-    for (name, raw) in raw::bad_files() {
+    for (name, raw) in crate::raw::bad_files() {
         let dir = tempfile::tempdir().unwrap();
         let mut collection = collection(dir.path(), &[(name, &raw)]);
         let metrics: Vec<Item> = collection.metrics().map(|(_, desc)| desc.item).collect();

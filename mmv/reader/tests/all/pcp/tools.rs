@@ -54,7 +54,7 @@ impl Scene {
 /// The compiled `writer.c`.
 static WRITER: LazyLock<TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pcp/writer.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/pcp/writer.c");
     testkit::compile(source, &dir, &["-lpcp_mmv", "-lpcp"]);
     dir
 });

@@ -1,15 +1,11 @@
 //! Reading any file is safe, and a reader sees exactly what was registered.
-#![allow(clippy::unwrap_used)]
-
-#[path = "common/raw.rs"]
-mod raw;
 
 use std::collections::BTreeMap;
 
+use crate::raw::{self, MetricV1};
 use mmv::{Counter, Family, Gauge, Registry, Text};
 use mmv_reader::{File, Help};
 use proptest::prelude::*;
-use raw::MetricV1;
 
 /// Reads everything that a file offers.
 fn ask_everything(bytes: &[u8]) {
@@ -90,7 +86,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_behind_a_header(tocs in 2..20i32, bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-        let mut file = raw::Raw::new(40, tocs).0;
+        let mut file = crate::raw::Raw::new(40, tocs).0;
         file.extend(bytes);
         ask_everything(&file);
     }

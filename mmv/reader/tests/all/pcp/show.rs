@@ -13,7 +13,7 @@ use pmapi::{Domain, InDom, Inst, LabelSet, PmId};
 pub(crate) fn collection(files: &Path) -> BTreeMap<String, String> {
     let mut collection = Collection::new("mmv", files);
     collection.refresh();
-    let metrics: Vec<(String, MetricDesc)> = collection.metrics().map(|(n, d)| (n.to_owned(), d)).collect();
+    let metrics: Vec<(String, MetricDesc)> = collection.metrics().collect();
     assert_eq!(metrics.len(), collection.metric_count());
     metrics.into_iter().map(|(name, desc)| (name.clone(), metric(&mut collection, &name, desc))).collect()
 }
@@ -21,7 +21,7 @@ pub(crate) fn collection(files: &Path) -> BTreeMap<String, String> {
 fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
     let domain = Domain::new(70).unwrap();
     assert_eq!(collection.item(name), Ok(desc.item));
-    assert_eq!(collection.name(desc.item), Ok(name));
+    assert_eq!(collection.name(desc.item).as_deref(), Ok(name));
     let mut out = format!("{name} PMID: {}", PmId::new(domain, desc.item));
     match collection.help(desc.item, Help::Short) {
         Ok(line) => writeln!(out, " [{}]", text(line)).unwrap(),

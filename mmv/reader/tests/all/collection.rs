@@ -1,5 +1,4 @@
 //! A directory of files as the agent sees it: files that appear, change and disappear.
-#![allow(clippy::unwrap_used)]
 
 use pcp_pdu::print::Print;
 use std::fs;
@@ -24,7 +23,7 @@ fn export(dir: &Path, name: &str, metric: &str) -> (Registry, Counter) {
     (registry, counter)
 }
 
-fn names(collection: &Collection) -> Vec<&str> {
+fn names(collection: &Collection) -> Vec<String> {
     collection.metrics().map(|(name, _)| name).collect()
 }
 
@@ -59,7 +58,7 @@ fn files_come_change_and_go() {
     assert!(!collection.refresh(), "a value is no change");
     assert_eq!(value(&mut collection, "mmv.a.x"), Ok("3".into()));
     let item = collection.item("mmv.a.x").unwrap();
-    assert_eq!(collection.name(item), Ok("mmv.a.x"));
+    assert_eq!(collection.name(item).as_deref(), Ok("mmv.a.x"));
 
     // A registry that grows writes another file of the same name.
     registry.counter("y").register().unwrap();
@@ -71,7 +70,8 @@ fn files_come_change_and_go() {
 
     let _b = export(&files, "b", "z");
     assert!(collection.refresh());
-    assert_eq!((names(&collection), collection.file_count()), (vec!["mmv.a.x", "mmv.a.y", "mmv.b.z"], 2));
+    assert_eq!(names(&collection), ["mmv.a.x", "mmv.a.y", "mmv.b.z"]);
+    assert_eq!(collection.file_count(), 2);
     fs::remove_file(files.join("a")).unwrap();
     assert!(collection.refresh());
     assert_eq!(names(&collection), ["mmv.b.z"]);
@@ -208,8 +208,9 @@ fn more_files_than_stay_open() {
         let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
         links.filter(|link| link.starts_with(dir.path()) && link != dir.path()).count()
     };
-    // The registries keep their own files open.
-    assert_eq!(descriptors(), 300 + Collection::OPEN_FILES);
+    // The registries keep their own files open. A part of the others is kept for other users.
+    let open = descriptors();
+    assert!((300 + Collection::OPEN_FILES / 2..=300 + Collection::OPEN_FILES).contains(&open), "{open}");
     for (i, (_, counter)) in all.iter().enumerate() {
         counter.add(i as u64);
     }
@@ -217,7 +218,7 @@ fn more_files_than_stay_open() {
     for i in 0..300 {
         assert_eq!(value(&mut collection, &format!("mmv.file{i:03}.x")), Ok(i.to_string()));
     }
-    assert_eq!(descriptors(), 300 + Collection::OPEN_FILES);
+    assert!(descriptors() <= open + 1);
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! Files of both libraries, read by the C agent, C's mmvdump and this crate.
-#![allow(clippy::unwrap_used)]
 
-#[path = "../common/raw.rs"]
-mod raw;
 mod show;
 mod tools;
 
@@ -185,7 +182,7 @@ fn files_of_other_languages() {
 #[test]
 #[ignore = "needs PCP"]
 fn files_that_are_not_valid() {
-    for (name, bytes) in raw::bad_files() {
+    for (name, bytes) in crate::raw::bad_files() {
         let scene = Scene::new();
         fs::write(scene.files().join(name), bytes.0).unwrap();
         compare_bad(&scene, name);

@@ -1,17 +1,13 @@
 //! Names that cost more than others: long names, names of many components, and names of control characters or of bytes
 //! that are not UTF-8.
-#![allow(clippy::unwrap_used)]
-
-#[path = "common/raw.rs"]
-mod raw;
 
 use std::fs;
 use std::path::Path;
 
+use crate::raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
 use mmv::Registry;
-use mmv_reader::collection::{Collection, Limit};
+use mmv_reader::collection::{Collection, Limit, Limits};
 use pmapi::Serial;
-use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
 
 fn look(dir: &Path) -> Collection {
     let mut collection = Collection::new("mmv", dir);
@@ -36,8 +32,8 @@ fn names_of_very_many_components_are_left_out() {
     }
     fs::write(dir.path().join("f"), &raw.0).unwrap();
     let collection = look(dir.path());
-    let names: Vec<&str> = collection.metrics().map(|(name, _)| name).collect();
-    assert_eq!(names, ["mmv.f.m0", &format!("mmv.f.m1{}", ".a".repeat(23))]);
+    let names: Vec<String> = collection.metrics().map(|(name, _)| name).collect();
+    assert_eq!(names, ["mmv.f.m0".to_owned(), format!("mmv.f.m1{}", ".a".repeat(23))]);
 }
 
 /// A file whose instances have names of 63 bytes.
@@ -66,58 +62,11 @@ fn names_cost_what_clients_get() {
     for (byte, is_shown) in [(b'a', true), (0xff, false), (0x1b, false), (b'a', true)] {
         fs::write(dir.path().join("f"), &instances(count, byte).0).unwrap();
         let mut collection = Collection::new("mmv", dir.path());
-        let mut limits = collection.limits();
-        limits.user_memory = most;
-        collection.set_limits(limits);
+        collection.set_limits(Limits { user_memory: most, ..Limits::default() });
         while collection.refresh() {}
         let known = collection.instances(Serial::new(300 << 11 | 1)).map(|all| all.count());
         assert_eq!(known.ok(), is_shown.then_some(count as usize), "byte {byte}");
-        let left_out: Vec<Limit> = collection.take_left_out().iter().map(|left_out| left_out.limit).collect();
-        assert_eq!(left_out, if is_shown { vec![] } else { vec![Limit::Memory] });
+        let left_out = Limit::ALL.map(|limit| collection.left_out(limit));
+        assert_eq!(left_out, [0, u64::from(!is_shown), 0]);
     }
-}
-
-#[test]
-fn long_names_count_as_several_values() {
-    let dir = tempfile::tempdir().unwrap();
-    let short = "s".repeat(20);
-    for name in [&short, &"l".repeat(200)] {
-        let registry = Registry::builder(name).directory(dir.path()).persistent().build().unwrap();
-        (0..100).for_each(|m| _ = registry.counter(&format!("m{m}")).register().unwrap());
-        registry.try_start().unwrap();
-    }
-    let exported = |most: u64| {
-        let mut collection = Collection::new("mmv", dir.path());
-        let mut limits = collection.limits();
-        limits.user_values = most;
-        collection.set_limits(limits);
-        while collection.refresh() {}
-        let left_out: Vec<Limit> = collection.take_left_out().iter().map(|left_out| left_out.limit).collect();
-        (collection.metrics().filter(|(name, _)| name.contains(&short)).count(), collection.metrics().count(), left_out)
-    };
-    assert_eq!(exported(120_000), (100, 200, vec![]));
-    // Each metric of the second file counts as six values.
-    assert_eq!(exported(400), (100, 100, vec![Limit::Values]));
-}
-
-#[test]
-fn a_request_reads_a_part_of_many_names() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut collection = look(dir.path());
-    let mut limits = collection.limits();
-    // Several requests are needed because of the number of names only, not because of a slow machine.
-    (limits.names, limits.user_files, limits.user_work, limits.work) = (100, 5000, u64::MAX, u64::MAX);
-    collection.set_limits(limits);
-    for i in 0..1000 {
-        fs::write(dir.path().join(format!("f{i}")), raw::one_metric("x").0).unwrap();
-    }
-    // Files are known only once the last name of the directory has been read.
-    let counts: Vec<usize> = (0..40)
-        .map(|_| {
-            collection.refresh();
-            collection.file_count()
-        })
-        .collect();
-    assert!(counts[..9].iter().all(|count| *count == 0), "{counts:?}");
-    assert_eq!(counts[39], 1000);
 }
