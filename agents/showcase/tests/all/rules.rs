@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../../tools/agents/tests/all/common/rules.rs"]
-mod rules;
-
 #[test]
 fn no_rule_is_broken() {
-    let subject =
-        rules::Subject { binary: env!("CARGO_BIN_EXE_pmdashowcase"), object: Some(("pmda_showcase", "showcase_init")) };
+    let subject = crate::common::Subject {
+        binary: env!("CARGO_BIN_EXE_pmdashowcase"),
+        object: Some(("pmda_showcase", "showcase_init")),
+    };
     subject.breaks_no_rule(|_| ((), Vec::new()));
 }
