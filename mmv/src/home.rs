@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::sys::resource::{Resource, getrlimit};
 use pmapi::file::{Kept as KeptFile, stores_may_fail};
@@ -18,7 +18,7 @@ use pmapi::file::{Kept as KeptFile, stores_may_fail};
 use crate::directory::Directory;
 use crate::format::VALUE_LEN;
 use crate::layout::{LEAST_ROOM, Layout, Table};
-use crate::os::pages::{Map, Slot, is_limit};
+use crate::os::pages::{Map, Slot, is_limit, may_reserve};
 use crate::os::{forks::Process, page_size};
 
 /// A file that the registry keeps open.
@@ -74,8 +74,10 @@ impl Home {
         let (name, kept) = directory.create(name)?;
         let process = Process::own();
         let file = HomeFile { kept: Arc::new(kept), directory: path.to_owned(), name, is_temporary: true, process };
+        let (device, _) = file.kept.id();
+        let is_known = GOOD.load(Relaxed) == device;
         // Whether it is mapped is decided while the file is empty.
-        if stores_may_fail(file.kept.get()?) {
+        if !is_known && stores_may_fail(file.kept.get()?) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let (map, layout, page) = Self::with_room(room, |layout, page| {
@@ -85,12 +87,16 @@ impl Home {
             // The file is still empty. A process that locks its memory would allocate the pages of holes when it maps them.
             let map = Map::of_file(file, len(layout, page), starts(layout))?;
             write_zeros(file, first)?;
-            if layout.values.at > 2 * MOST_FILLED && file.metadata()?.blocks() * 512 > layout.values.at / 2 {
+            let is_large = !is_known && layout.values.at > 2 * MOST_FILLED;
+            if is_large && file.metadata()?.blocks() * 512 > layout.values.at / 2 {
                 file.set_len(0)?;
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             Ok((map, layout.clone(), page))
         })?;
+        if layout.texts.most == room {
+            GOOD.store(device, Relaxed);
+        }
         let mut home = Home::of(map, layout, Some(file), page);
         home.open(VALUES, home.layout.values.at + page);
         Ok(home)
@@ -100,7 +106,12 @@ impl Home {
     fn with_room<T>(room: u32, create: impl Fn(&Layout, u64) -> io::Result<T>) -> io::Result<T> {
         let (mut room, page) = (room, page_size());
         loop {
-            match create(&Layout::new(room, page), page) {
+            let layout = Layout::new(room, page);
+            if room > LEAST_ROOM && !may_reserve(len(&layout, page)) {
+                room = (room / 2).max(LEAST_ROOM);
+                continue;
+            }
+            match create(&layout, page) {
                 Err(e) if room > LEAST_ROOM && (is_limit(&e) || e.kind() == io::ErrorKind::FileTooLarge) => {
                     room = (room / 2).max(LEAST_ROOM);
                 }
@@ -227,6 +238,9 @@ impl Drop for HomeFile {
         }
     }
 }
+
+/// Device of a file that was mapped, with room for all that was wanted.
+static GOOD: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Number of bytes that a file system without holes may allocate for the room of a file.
 const MOST_FILLED: u64 = 1 << 20;

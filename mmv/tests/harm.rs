@@ -381,6 +381,78 @@ fn a_file_larger_than_the_process_may_write_is_an_error_and_no_signal() {
     .ends();
 }
 
+/// Registers instances until there is no room for more. Returns their number.
+fn fill(registry: &Registry) -> u64 {
+    let indom = registry.indom("indom").register().unwrap();
+    let family: Family<Counter> = registry.counter("family").over(&indom).unwrap();
+    (0..10_000)
+        .find(|n| match family.instance(&n.to_string()) {
+            Ok(counter) => {
+                counter.inc();
+                false
+            }
+            Err(Error::Full { max, .. }) => {
+                assert!(u64::from(max) >= *n, "{max}");
+                true
+            }
+            Err(e) => panic!("{e}"),
+        })
+        .unwrap()
+}
+
+/// A limit is no error: the file has room for fewer instances, and what fits is exported.
+#[test]
+fn limits_of_the_process_make_the_room_of_a_file_smaller() {
+    let limits =
+        [(Resource::RLIMIT_FSIZE, 1 << 20), (Resource::RLIMIT_FSIZE, 100 << 10), (Resource::RLIMIT_MEMLOCK, 4 << 20)];
+    for (limit, most) in limits {
+        let dir = open_dir();
+        Child::new(|| {
+            as_nobody();
+            setrlimit(limit, most, most).unwrap();
+            if limit == Resource::RLIMIT_MEMLOCK {
+                mlockall(MlockAllFlags::MCL_FUTURE).unwrap();
+            }
+            let registry = registry(dir.path());
+            let all = All::new(&registry);
+            registry.try_start().unwrap();
+            (0..3).for_each(|n| all.update(n));
+            let count = fill(&registry);
+            assert!((16..16_384).contains(&count), "{limit:?} {most}: {count}");
+            let file = read(dir.path());
+            all.check(&file, 3);
+            let family = file.metrics().iter().find(|m| file.name(m) == b"family").unwrap();
+            assert!(family.values().iter().all(|value| file.value(value.index).unwrap().word == 1));
+            assert_eq!(family.values().len() as u64, count);
+        })
+        .ends();
+    }
+}
+
+#[test]
+fn a_process_with_little_address_space_has_many_registries() {
+    let dir = tempfile::tempdir().unwrap();
+    Child::new(|| {
+        let now = fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
+        let most = now * 4096 + (400 << 20);
+        setrlimit(Resource::RLIMIT_AS, most, most).unwrap();
+        let registries: Vec<(Registry, Counter)> = (0..200)
+            .map(|n| {
+                let registry = Registry::builder(&format!("app{n}")).directory(dir.path()).build().unwrap();
+                let counter = registry.counter("counter").register().unwrap();
+                registry.try_start().unwrap();
+                (registry, counter)
+            })
+            .collect();
+        for (registry, counter) in &registries {
+            counter.inc();
+            let file = File::open(registry.path().unwrap()).unwrap();
+            assert_eq!(word(&file, "counter"), 1);
+        }
+    })
+    .ends();
+}
+
 fn registry_of(dir: &Path, name: &str) -> Registry {
     let registry = Registry::builder(name).directory(dir).build().unwrap();
     _ = registry.indom("i").instances((0..500).map(|n| &*String::leak(format!("i{n}")))).register();

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::errno::Errno;
 use nix::sys::mman::{self, MapFlags, ProtFlags};
+use nix::sys::resource::{Resource, getrlimit};
 
 /// Reserved addresses for the bytes of a file.
 #[derive(Debug)]
@@ -29,6 +30,16 @@ pub(crate) struct Map {
     len: usize,
     /// The ends of the ranges that are open, and the offsets where they begin.
     open: [(u64, AtomicU64); RANGES],
+}
+
+/// Addresses that all maps of the process reserve, in bytes.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns whether maps may reserve `len` more bytes: a process with a limit of address space (`RLIMIT_AS`) needs the most
+/// part of it for itself.
+pub(crate) fn may_reserve(len: u64) -> bool {
+    const PART: u64 = 8;
+    getrlimit(Resource::RLIMIT_AS).map_or(true, |(most, _)| RESERVED.load(Relaxed) + len <= most / PART)
 }
 
 /// Number of ranges that can be open: values, and buffers of texts.
@@ -50,7 +61,7 @@ impl Map {
         let size = size(len)?;
         // SAFETY: the kernel chooses a free address.
         let base = unsafe { mman::mmap(None, size, READ_WRITE, MapFlags::MAP_SHARED, file, 0) }?;
-        Ok(Map { base: base.cast(), len: size.get(), open: starts.map(|start| (start, AtomicU64::new(start))) })
+        Ok(Map::new(base, size, starts))
     }
 
     /// Reserves addresses for memory, which forked children share. Memory is used as ranges are opened.
@@ -61,7 +72,15 @@ impl Map {
         let size = size(len)?;
         // SAFETY: the kernel chooses a free address.
         let base = unsafe { mman::mmap_anonymous(None, size, ProtFlags::PROT_NONE, MEMORY) }?;
-        Ok(Map { base: base.cast(), len: size.get(), open: starts.map(|start| (start, AtomicU64::new(start))) })
+        Ok(Map::new(base, size, starts))
+    }
+
+    fn new(base: NonNull<c_void>, size: NonZeroUsize, starts: [u64; RANGES]) -> Map {
+        // In a process that locks all its memory, room that is not used would take up its limit (`RLIMIT_MEMLOCK`).
+        // SAFETY: the range was just mapped.
+        _ = unsafe { mman::munlock(base, size.get()) };
+        RESERVED.fetch_add(size.get() as u64, Relaxed);
+        Map { base: base.cast(), len: size.get(), open: starts.map(|start| (start, AtomicU64::new(start))) }
     }
 
     /// Opens the range with this index up to an offset, at the end of a page.
@@ -130,6 +149,7 @@ impl Drop for Map {
         // SAFETY: the range was mapped by this map, and nothing refers to it any more (invariant 4).
         let result = unsafe { mman::munmap(self.base.cast::<c_void>(), self.len) };
         debug_assert!(result.is_ok());
+        RESERVED.fetch_sub(self.len as u64, Relaxed);
     }
 }
 

@@ -477,62 +477,50 @@ fn first_word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
-/// A buffered writer of records. The buffer is on the stack, whose memory is already mapped. Touching new memory would
-/// take nearly as long as writing the bytes.
+/// A buffered writer of records.
 struct Sink<'a> {
     file: &'a File,
     at: u64,
-    buffer: [u8; FULL],
-    len: usize,
+    buffer: Vec<u8>,
 }
 
-/// Size of the buffer, in bytes.
+/// Number of bytes that are written at once.
 const FULL: usize = 32 << 10;
 
 impl<'a> Sink<'a> {
     fn new(file: &'a File, at: u64) -> Sink<'a> {
-        Sink { file, at, buffer: [0; FULL], len: 0 }
+        Sink { file, at, buffer: Vec::new() }
     }
 
-    /// Returns room for `LEN` bytes in the buffer.
-    fn place<const LEN: usize>(&mut self) -> io::Result<&mut [u8; LEN]> {
-        const { assert!(LEN <= FULL) };
-        if self.len + LEN > FULL {
-            self.spill()?;
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            self.buffer.reserve_exact(FULL);
         }
-        let start = self.len;
-        self.len += LEN;
-        let place = self.buffer.get_mut(start..).and_then(|rest| rest.first_chunk_mut());
-        place.ok_or_else(|| io::ErrorKind::InvalidInput.into())
-    }
-
-    fn put<const LEN: usize>(&mut self, bytes: &[u8; LEN]) -> io::Result<()> {
-        *self.place()? = *bytes;
-        Ok(())
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() > FULL - STRING_LEN { self.spill() } else { Ok(()) }
     }
 
     /// Appends a text, padded with NULs to `ROOM` bytes. The text must be shorter than that.
     fn put_padded<const ROOM: usize>(&mut self, text: &str) -> io::Result<()> {
         debug_assert!(text.len() < ROOM);
-        let place = self.place::<ROOM>()?;
-        *place = [0; ROOM];
-        place[..text.len()].copy_from_slice(text.as_bytes());
-        Ok(())
+        let mut padded = [0; ROOM];
+        padded.iter_mut().zip(text.as_bytes()).for_each(|(to, from)| *to = *from);
+        self.put(&padded)
     }
 
     fn spill(&mut self) -> io::Result<()> {
-        self.file.write_all_at(self.buffer.get(..self.len).unwrap_or_default(), self.at)?;
-        self.at += self.len as u64;
-        self.len = 0;
+        self.file.write_all_at(&self.buffer, self.at)?;
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
         Ok(())
     }
 
     fn finish(mut self) -> io::Result<()> {
-        if self.len > 0 {
+        if !self.buffer.is_empty() {
             self.spill()?;
-            #[cfg(test)]
-            tests::stored();
         }
+        #[cfg(test)]
+        tests::stored();
         Ok(())
     }
 }

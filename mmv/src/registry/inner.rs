@@ -183,11 +183,11 @@ impl Inner {
 
     /// Returns the home of the values; the first call creates it.
     pub(super) fn home<'s>(&self, state: &'s mut State) -> Result<&'s mut Home, Error> {
-        let home = match state.home.take() {
-            Some(home) => home,
-            None => Home::new(&self.directory(), &self.options.name, self.options.room).map_err(no_memory)?,
-        };
-        Ok(state.home.insert(home))
+        if state.home.is_none() {
+            let home = Home::new(&self.directory(), &self.options.name, self.options.room).map_err(no_memory)?;
+            state.home = Some(home);
+        }
+        state.home.as_mut().ok_or_else(|| no_memory(io::ErrorKind::OutOfMemory.into()))
     }
 
     /// Returns the name of the registry.
