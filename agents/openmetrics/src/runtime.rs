@@ -229,7 +229,16 @@ pub(crate) struct Reports<T> {
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
     queue: mpsc::Sender<T>,
-    wake: Arc<(UnixStream, AtomicBool)>,
+    wake: Arc<Wake>,
+}
+
+#[derive(Debug)]
+struct Wake {
+    socket: UnixStream,
+    /// Whether the descriptor is readable, or is about to be.
+    is_signalled: AtomicBool,
+    /// Whether the agent waits for the queue, so that the descriptor need not wake it.
+    is_waiting: AtomicBool,
 }
 
 impl<T> Clone for Sender<T> {
@@ -239,11 +248,11 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends a report, and makes the descriptor readable unless it is.
+    /// Sends a report, and wakes the agent.
     pub(crate) fn send(&self, report: T) {
-        let (socket, is_signalled) = &*self.wake;
+        let Wake { socket, is_signalled, is_waiting } = &*self.wake;
         let _ = self.queue.send(report);
-        if !is_signalled.swap(true, Ordering::SeqCst) {
+        if !is_waiting.load(Ordering::SeqCst) && !is_signalled.swap(true, Ordering::SeqCst) {
             let _ = (&*socket).write(&[1]);
         }
     }
@@ -259,7 +268,8 @@ impl<T> Reports<T> {
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
         let (sender, queue) = mpsc::channel();
-        let sender = Sender { queue: sender, wake: Arc::new((wake, AtomicBool::new(false))) };
+        let (is_signalled, is_waiting) = Default::default();
+        let sender = Sender { queue: sender, wake: Arc::new(Wake { socket: wake, is_signalled, is_waiting }) };
         Ok(Reports { queue, sender, woken })
     }
 
@@ -271,13 +281,18 @@ impl<T> Reports<T> {
     pub(crate) fn take(&self) -> Vec<T> {
         let _ = (&self.woken).read(&mut [0; 16]);
         // This must come after the reading: a report that is sent from now on makes the descriptor readable again.
-        self.sender.wake.1.store(false, Ordering::SeqCst);
+        self.sender.wake.is_signalled.store(false, Ordering::SeqCst);
         self.queue.try_iter().collect()
     }
 
-    /// Waits for a report until `until`. Returns `None` if none arrives.
-    pub(crate) fn wait(&self, until: Instant) -> Option<T> {
-        self.queue.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    /// Waits for reports until `until`, and returns those that have arrived.
+    pub(crate) fn wait(&self, until: Instant) -> Vec<T> {
+        let is_waiting = &self.sender.wake.is_waiting;
+        is_waiting.store(true, Ordering::SeqCst);
+        let first = self.queue.recv_timeout(until.saturating_duration_since(Instant::now()));
+        is_waiting.store(false, Ordering::SeqCst);
+        // This must come after the store: reports that have come meanwhile do not make the descriptor readable.
+        first.into_iter().chain(self.queue.try_iter()).collect()
     }
 }
 
@@ -342,7 +357,7 @@ mod tests {
 
     #[test]
     fn reports_wake_and_do_not_get_lost() {
-        let reports = Reports::new().unwrap();
+        let reports = Reports::<u32>::new().unwrap();
         let sender = reports.sender();
         let sent = std::thread::spawn(move || (0..1000).for_each(|n| sender.send(n)));
         let mut got = Vec::new();
@@ -353,8 +368,15 @@ mod tests {
         }
         sent.join().unwrap();
         assert_eq!(got, (0..1000).collect::<Vec<_>>());
-        assert_eq!(reports.wait(Instant::now()), None);
+        assert!(reports.wait(Instant::now()).is_empty());
         reports.sender().send(5);
-        assert_eq!(reports.wait(Instant::now() + LIMIT), Some(5));
+        assert_eq!(reports.wait(Instant::now() + LIMIT), [5]);
+        let sender = reports.sender();
+        let sent = std::thread::spawn(move || (0..1000).for_each(|n| sender.send(n)));
+        got.clear();
+        while got.len() < 1000 {
+            got.extend(reports.wait(Instant::now() + LIMIT));
+        }
+        sent.join().unwrap();
     }
 }

@@ -282,8 +282,11 @@ impl Sources {
             awaited.retain(|cluster| patience(cluster).is_some());
             let Some(longest) = awaited.iter().filter_map(patience).max() else { return };
             let end = (progress + longest).min(begin + self.patience);
-            let Some(first) = self.reports.wait(end) else { break };
-            for report in std::iter::once(first).chain(self.reports.take()) {
+            let reports = self.reports.wait(end);
+            if reports.is_empty() {
+                break;
+            }
+            for report in reports {
                 if let Some(at) = awaited.iter().position(|cluster| *cluster == report.cluster) {
                     awaited.swap_remove(at);
                     progress = Instant::now();
