@@ -2,12 +2,10 @@
 
 mod check;
 mod describe;
-mod domains;
 mod header;
 mod names;
 mod out;
 mod raw;
-mod repeat;
 mod usage;
 mod values;
 mod zone;

@@ -2,150 +2,23 @@
 
 use std::io::{self, Write as _};
 
-use hashbrown::HashMap;
-use pcp_archive::{Metadata, Record};
+use pcp_archive::{InstanceNames, Metadata, Record};
 use pcp_pdu::event::{EventFlags, Layout, Record as Event, Stamp, records};
 use pcp_pdu::print::Print;
 use pcp_pdu::result::{BLOCK_HEAD, Format, RawValue, ValueSet};
-use pmapi::cnum::append_general;
 use pmapi::escape::TerminalWriter;
 use pmapi::{Atom, Error, InDom, Inst, OptionWord as _, OrNull, PmId, Type};
 
-use crate::domains::{Domains, INDENT, View};
 use crate::names::Names;
-use crate::out::{LARGE, Out, PIECE, Text, identifier, integer, number_line, put};
-use crate::repeat::{Left, Repeat};
+use crate::out::{FULL, Out, identifier, integer, put};
 use crate::zone::Stamps;
 
-/// Writer of values, which caches the texts of metrics.
+/// Writer of values.
 pub(crate) struct Values<'a> {
     meta: &'a Metadata,
     names: &'a Names<'a>,
     stamps: &'a Stamps,
-    domains: Domains<'a>,
-    metrics: Metrics<'a>,
-    left: Left,
-}
-
-/// Metrics that have been printed.
-struct Metrics<'a> {
-    meta: &'a Metadata,
-    names: &'a Names<'a>,
-    titles: Titles,
-    list: Vec<Metric>,
-    by_pmid: HashMap<Option<PmId>, usize>,
-    /// Index of the last metric.
-    at: usize,
-}
-
-/// Texts that are printed with each value of a metric.
-struct Metric {
-    pmid: Option<PmId>,
-    /// Index of the metric that came after this one in the record before. Records often have the same metrics in the same
-    /// order.
-    next: usize,
-    title: Title,
-    /// Type and index of the instance domain; `None` without a descriptor.
-    desc: Option<(Option<Type>, Option<usize>)>,
-    repeat: Repeat,
-}
-
-/// Starts of the lines of all metrics: `    253.0.1 (name): value `.
-struct Titles {
-    /// The texts, and then [`PIECE`] bytes.
-    texts: Vec<u8>,
-}
-
-/// Place of a metric's title.
-#[derive(Clone, Copy)]
-struct Title {
-    start: usize,
-    /// Length of the identifier and the names.
-    len: usize,
-}
-
-/// Bytes by which diagnostics are less indented.
-const SHIFT: usize = 2;
-
-/// Text after the names of a metric that has no instances, before its value.
-const VALUE: &[u8] = b"): value ";
-
-impl Titles {
-    fn new() -> Titles {
-        Titles { texts: vec![0; PIECE] }
-    }
-
-    /// Adds the title of a metric.
-    fn add(&mut self, pmid: Option<PmId>, names: &Names<'_>) -> Title {
-        let start = self.texts.len() - PIECE;
-        self.texts.truncate(start);
-        self.texts.extend_from_slice(b"    ");
-        match pmid {
-            Some(pmid) => identifier(&mut self.texts, pmid),
-            None => put!(self.texts, "{}", OrNull(pmid)),
-        }
-        self.texts.extend_from_slice(b" (");
-        if !pmid.is_some_and(|pmid| names.append_joined(pmid, &mut self.texts)) {
-            self.texts.extend_from_slice(b"<nonames>");
-        }
-        let len = self.texts.len() - start;
-        self.texts.extend_from_slice(VALUE);
-        self.texts.resize(self.texts.len() + PIECE, 0);
-        Title { start, len }
-    }
-
-    #[inline(always)]
-    fn text(&self, start: usize, len: usize) -> Text<'_> {
-        Text::new(self.texts.get(start..).unwrap_or_default(), len)
-    }
-
-    /// Returns the identifier and the names.
-    #[inline]
-    fn names(&self, title: Title) -> Text<'_> {
-        self.text(title.start, title.len)
-    }
-
-    /// Returns the identifier and the names, less indented.
-    fn for_debugging(&self, title: Title) -> Text<'_> {
-        self.text(title.start + SHIFT, title.len - SHIFT)
-    }
-
-    /// Returns the line of a metric without instances, up to its value.
-    #[inline]
-    fn before_value(&self, title: Title) -> Text<'_> {
-        self.text(title.start, title.len + VALUE.len())
-    }
-}
-
-impl Metrics<'_> {
-    /// Returns a metric and the titles of all.
-    #[inline]
-    fn get(&mut self, pmid: Option<PmId>, domains: &mut Domains<'_>) -> (&mut Metric, &Titles) {
-        let next = self.list.get(self.at).map_or(0, |metric| metric.next);
-        let is_next = self.list.get(next).is_some_and(|metric| metric.pmid == pmid);
-        let found = if is_next { next } else { self.find(pmid, domains) };
-        self.at = found;
-        // The list has at least this metric.
-        (&mut self.list[found], &self.titles)
-    }
-
-    /// Returns the index of a metric. The next record is expected to have this metric after the one that was printed last.
-    #[inline(never)]
-    fn find(&mut self, pmid: Option<PmId>, domains: &mut Domains<'_>) -> usize {
-        let Metrics { meta, names, titles, list, by_pmid, at } = self;
-        let found = *by_pmid.entry(pmid).or_insert_with(|| {
-            let title = titles.add(pmid, names);
-            let desc = pmid.and_then(|pmid| meta.raw_desc(pmid).ok());
-            let indom = desc.and_then(|desc| desc.indom).map(|indom| domains.index(indom));
-            let desc = desc.map(|desc| (Type::from_code(desc.ty).ok(), indom));
-            list.push(Metric { pmid, next: 0, title, desc, repeat: Repeat::default() });
-            list.len() - 1
-        });
-        if let Some(last) = list.get_mut(*at) {
-            last.next = found;
-        }
-        found
-    }
+    instances: InstanceNames<'a>,
 }
 
 /// The value sets of a record that the user wants to see.
@@ -191,10 +64,7 @@ fn size(set: &ValueSet<'_>) -> usize {
 
 impl<'a> Values<'a> {
     pub(crate) fn new(meta: &'a Metadata, names: &'a Names<'a>, stamps: &'a Stamps) -> Values<'a> {
-        // Without copies of a list that grows.
-        let list = Vec::with_capacity(meta.descs().len());
-        let metrics = Metrics { meta, names, titles: Titles::new(), list, by_pmid: HashMap::new(), at: 0 };
-        Values { meta, names, stamps, domains: Domains::new(meta), metrics, left: Left::default() }
+        Values { meta, names, stamps, instances: meta.instance_names() }
     }
 
     /// Writes a record: its length if it is to be shown, its time and its values.
@@ -227,8 +97,8 @@ impl<'a> Values<'a> {
         self.stamps.high_res_event(out, time);
         put!(*out, " numpmid: {}\n", record.values.len());
         for set in record.values.iter() {
-            let (metric, titles) = self.metrics.get(set.pmid, &mut self.domains);
-            titles.for_debugging(metric.title).append_to(out);
+            put!(*out, "  ");
+            self.title(out, set.pmid);
             match set.error {
                 None => put!(*out, "): numval: {}", set.len()),
                 Some(error) => put!(*out, "): {error}"),
@@ -237,78 +107,113 @@ impl<'a> Values<'a> {
                 put!(*out, " valfmt: {} vlist[]:", set.format().code());
             }
             out.push(b'\n');
-            let (ty, indom) = metric.desc.unwrap_or_default();
-            let mut domain = indom.and_then(|indom| self.domains.at(indom, time));
+            let (ty, indom) = self.kind(set.pmid).unwrap_or_default();
             for (inst, value) in set.values() {
-                let skipped = if domain.is_some() { 2 * SHIFT } else { 2 * SHIFT + 1 };
-                before_value(out, domain.as_mut(), inst.word(), skipped);
-                show_line(out, value, ty);
-                say_large(out);
+                out.extend_from_slice(if indom.is_some() { b"   " } else { b"  " });
+                self.value(out, time, indom, inst, value.print(ty, 1));
+                if out.len() >= FULL {
+                    say(out);
+                }
             }
-            say_large(out);
         }
         say(out);
     }
 
-    fn set(&mut self, out: &mut Out, time: Stamp, set: &ValueSet<'_>) -> io::Result<()> {
-        let text = &mut out.text;
-        let (metric, titles) = self.metrics.get(set.pmid, &mut self.domains);
-        let unknown = if set.format() == Format::InSitu { Type::I32 } else { Type::Aggregate };
-        let (ty, indom) = metric.desc.unwrap_or((Some(unknown), None));
-        // The most frequent sets. Their numbers are written faster than they are compared.
-        if set.len() == 1 && indom.is_none() {
-            if let Some(number) = set.values().next().and_then(|(_, value)| number(value, ty)) {
-                titles.before_value(metric.title).append_to(text);
-                number_line(text, number);
-                return out.pass();
+    /// Appends the identifier and the names of a metric.
+    fn title(&self, out: &mut Vec<u8>, pmid: Option<PmId>) {
+        match pmid {
+            Some(pmid) => identifier(out, pmid),
+            None => put!(*out, "{}", OrNull(pmid)),
+        }
+        out.extend_from_slice(b" (");
+        if !pmid.is_some_and(|pmid| self.names.append_joined(pmid, out)) {
+            out.extend_from_slice(b"<nonames>");
+        }
+    }
+
+    /// Returns the type and the instance domain of a metric, `None` without a descriptor.
+    fn kind(&self, pmid: Option<PmId>) -> Option<(Option<Type>, Option<InDom>)> {
+        let desc = self.meta.raw_desc(pmid?).ok()?;
+        Some((Type::from_code(desc.ty).ok(), desc.indom))
+    }
+
+    /// Appends number and name of an instance.
+    fn instance(&mut self, out: &mut Vec<u8>, time: Stamp, indom: InDom, inst: u32) {
+        integer(out, inst as i32);
+        match self.instances.name(indom, inst, time) {
+            Err(_) => out.extend_from_slice(b" or ???"),
+            Ok(name) => {
+                out.extend_from_slice(b" or \"");
+                out.extend_from_slice(name);
+                out.push(b'"');
             }
         }
-        titles.names(metric.title).append_to(text);
+    }
+
+    /// Appends a value with its instance, if the metric has an instance domain, and a newline.
+    fn value(&mut self, out: &mut Vec<u8>, time: Stamp, indom: Option<InDom>, inst: Option<Inst>, value: Print<'_>) {
+        if let Some(indom) = indom {
+            out.extend_from_slice(b" inst [");
+            self.instance(out, time, indom, inst.word());
+            out.push(b']');
+        }
+        out.extend_from_slice(b" value ");
+        value.append_to(out);
+        out.push(b'\n');
+    }
+
+    fn set(&mut self, out: &mut Out, time: Stamp, set: &ValueSet<'_>) -> io::Result<()> {
+        out.text.extend_from_slice(b"    ");
+        self.title(&mut out.text, set.pmid);
         if set.is_empty() {
             match set.error {
-                None => text.extend_from_slice(b"): No values returned!\n"),
-                Some(error) => put!(*text, "): {error}\n"),
+                None => out.text.extend_from_slice(b"): No values returned!\n"),
+                Some(error) => put!(out.text, "): {error}\n"),
             }
             return out.pass();
         }
+        let unknown = if set.format() == Format::InSitu { Type::I32 } else { Type::Aggregate };
+        let (ty, indom) = self.kind(set.pmid).unwrap_or((Some(unknown), None));
         match ty {
-            Some(Type::Event) => self.event_set(out, time, set, Layout::Micro)?,
-            Some(Type::HighResEvent) => self.event_set(out, time, set, Layout::Nano)?,
-            _ => {
-                let domain = indom.and_then(|indom| self.domains.at(indom, time));
-                let names = domain.as_ref().and_then(View::record);
-                if set.len() == 1 && ty.is_some_and(is_integer) {
-                    plain_set(out, set, ty, domain)?;
-                } else {
-                    metric.repeat.append(out, set, names, &mut self.left, |out| plain_set(out, set, ty, domain))?;
-                }
-            }
+            Some(Type::Event) => return self.event_set(out, time, indom, set, Layout::Micro),
+            Some(Type::HighResEvent) => return self.event_set(out, time, indom, set, Layout::Nano),
+            _ => {}
         }
-        out.pass()
-    }
-
-    /// Appends the rest of a set of event records, whose title is there.
-    fn event_set(&mut self, out: &mut Out, time: Stamp, set: &ValueSet<'_>, layout: Layout) -> io::Result<()> {
-        let indom = set.pmid.and_then(|pmid| self.meta.raw_desc(pmid).ok()?.indom);
-        for (nth, (inst, value)) in set.values().enumerate() {
-            if nth > 0 {
-                let (metric, titles) = self.metrics.get(set.pmid, &mut self.domains);
-                titles.names(metric.title).append_to(&mut out.text);
-            }
-            self.event_instance(&mut out.text, time, indom, inst);
-            self.events(out, value, layout)?;
-            out.pass_large()?;
+        // A single value is in the line of the metric.
+        let (end, indent) = if set.len() == 1 { ("):", "") } else { ("):\n", "       ") };
+        out.text.extend_from_slice(end.as_bytes());
+        for (inst, value) in set.values() {
+            out.text.extend_from_slice(indent.as_bytes());
+            self.value(&mut out.text, time, indom, inst, value.print(ty, 1));
+            out.pass()?;
         }
         Ok(())
     }
 
-    fn event_instance(&mut self, out: &mut Vec<u8>, time: Stamp, indom: Option<InDom>, inst: Option<Inst>) {
-        if let Some(indom) = indom {
-            out.push(b'[');
-            self.domains.name(out, time, indom, inst.word());
-            out.push(b']');
+    /// Appends the rest of a set of event records, whose title is there.
+    fn event_set(
+        &mut self,
+        out: &mut Out,
+        time: Stamp,
+        indom: Option<InDom>,
+        set: &ValueSet<'_>,
+        layout: Layout,
+    ) -> io::Result<()> {
+        for (nth, (inst, value)) in set.values().enumerate() {
+            if nth > 0 {
+                out.text.extend_from_slice(b"    ");
+                self.title(&mut out.text, set.pmid);
+            }
+            if let Some(indom) = indom {
+                out.text.push(b'[');
+                self.instance(&mut out.text, time, indom, inst.word());
+                out.text.push(b']');
+            }
+            out.text.extend_from_slice(b"): ");
+            self.events(out, value, layout)?;
+            out.pass()?;
         }
-        out.extend_from_slice(b"): ");
+        Ok(())
     }
 
     fn events(&mut self, out: &mut Out, value: RawValue<'_>, layout: Layout) -> io::Result<()> {
@@ -354,9 +259,9 @@ impl<'a> Values<'a> {
         for (pmid, value) in params {
             self.parameter(&mut out.text, pmid, value);
             // Events may have many parameters with long names.
-            out.pass_large()?;
+            out.pass()?;
         }
-        out.pass_large()
+        out.pass()
     }
 
     fn parameter(&self, out: &mut Vec<u8>, pmid: Option<PmId>, value: Atom<'_>) {
@@ -379,52 +284,6 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Appends the rest of a set of values that are no event records, whose title is there.
-fn plain_set(out: &mut Out, set: &ValueSet<'_>, ty: Option<Type>, mut domain: Option<View<'_, '_>>) -> io::Result<()> {
-    // A single value is in the line of the metric.
-    let is_single = set.len() == 1;
-    out.text.extend_from_slice(if is_single { b"):" } else { b"):\n" });
-    let skipped = if is_single { INDENT.len() } else { 0 };
-    for (inst, value) in set.values() {
-        let text = &mut out.text;
-        before_value(text, domain.as_mut(), inst.word(), skipped);
-        show_line(text, value, ty);
-        out.pass_large()?;
-    }
-    Ok(())
-}
-
-/// Appends the text before the value of an instance without its first `skipped` bytes.
-#[inline(always)]
-fn before_value(out: &mut Vec<u8>, domain: Option<&mut View<'_, '_>>, inst: u32, skipped: usize) {
-    match domain {
-        Some(domain) => domain.before_value(out, inst, skipped),
-        None => {
-            out.extend_from_slice(INDENT.get(skipped..).unwrap_or_default());
-            out.extend_from_slice(b" value ");
-        }
-    }
-}
-
-/// Appends a value and a newline.
-#[inline(always)]
-fn show_line(out: &mut Vec<u8>, value: RawValue<'_>, ty: Option<Type>) {
-    match number(value, ty) {
-        Some(number) => number_line(out, number),
-        None => {
-            show(out, value, ty);
-            out.push(b'\n');
-        }
-    }
-}
-
-/// Writes a very large text to standard error, and empties it.
-fn say_large(text: &mut Vec<u8>) {
-    if text.len() >= LARGE {
-        say(text);
-    }
-}
-
 /// Writes a text to standard error, and empties it.
 fn say(text: &mut Vec<u8>) {
     // A diagnostic that nobody can read is no reason to stop.
@@ -437,37 +296,4 @@ fn say(text: &mut Vec<u8>) {
 pub(crate) enum Size {
     Hidden,
     Shown,
-}
-
-fn is_integer(ty: Type) -> bool {
-    matches!(ty, Type::I32 | Type::U32 | Type::I64 | Type::U64)
-}
-
-/// Returns the magnitude of an integer, and whether it is negative; `None` for another value, and for one that is not
-/// encoded as its type requires.
-#[inline(always)]
-fn number(value: RawValue<'_>, ty: Option<Type>) -> Option<(u64, bool)> {
-    Some(match (value, ty?) {
-        (RawValue::InSitu(word), Type::U32) => (word.into(), false),
-        (RawValue::InSitu(word), Type::I32) => ((word as i32).unsigned_abs().into(), (word as i32) < 0),
-        (RawValue::Block(code, payload), ty @ (Type::U64 | Type::I64)) if i32::from(code) == ty.code() => {
-            let bits = u64::from_be_bytes(payload.try_into().ok()?);
-            if ty == Type::U64 { (bits, false) } else { ((bits as i64).unsigned_abs(), (bits as i64) < 0) }
-        }
-        _ => return None,
-    })
-}
-
-fn show(out: &mut Vec<u8>, value: RawValue<'_>, ty: Option<Type>) {
-    let atom = match (value, ty) {
-        (RawValue::Block(..), Some(ty @ (Type::Float | Type::Double | Type::String))) => value.atom(ty).ok(),
-        _ => None,
-    };
-    match atom {
-        Some(Atom::Double(v)) => append_general(out, v, 16),
-        // An empty text is the same in every format.
-        Some(Atom::String(b"")) => out.extend_from_slice(b"\"\""),
-        Some(atom) => Print::new(atom, 1).append_to(out),
-        None => value.print(ty, 1).append_to(out),
-    }
 }
