@@ -135,7 +135,7 @@ fn every_kind_arrives_with_all_that_it_has() {
     assert!(!reader.is_ended());
     drop(trace);
     assert_eq!(records(&mut reader), (0, 0));
-    assert!(reader.is_ended());
+    assert!(reader.changes(|_, _, change| panic!("{change:?}")).unwrap() && reader.is_ended());
 }
 
 #[test]

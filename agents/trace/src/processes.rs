@@ -28,6 +28,8 @@ const OFTEN: Duration = Duration::from_millis(50);
 const LEFT: Duration = Duration::from_millis(100);
 /// Processor time of a pass over the files. Files that are not reached are read in the next pass.
 const PASS: Duration = Duration::from_millis(8);
+/// Largest number of blocks of a file that are read at a time. A larger file is read in parts.
+const BLOCKS: usize = 256;
 /// Intervals of checks for exited processes, and of listings of the directory.
 const ALIVE: Duration = Duration::from_secs(1);
 const LISTED: Duration = Duration::from_secs(1);
@@ -92,8 +94,11 @@ struct Read {
     stays_open: bool,
     /// The process identifier, or 0 if it may be that of another process on this host.
     process: u32,
-    /// Time of the last check whether the process has exited.
+    /// Time of the last check whether the process has exited, and its result.
     looked: Option<Instant>,
+    is_abandoned: bool,
+    /// Whether the last read reached the end of the file. Otherwise the next one continues.
+    is_whole: bool,
     missed: u64,
     left_out: u64,
     /// Bytes of memory for which the user is charged.
@@ -199,7 +204,7 @@ impl Processes {
         self.is_left = false;
         let Table { files, memory, file_memory, .. } = &mut self.table;
         let (search, file_memory) = (&self.search, *file_memory);
-        let mut pass = Pass { now, when, search, tags, events, memory, file_memory, missed: 0 };
+        let mut pass = Pass { now, when, search, tags, events, memory, file_memory, missed: 0, is_left: false };
         let (start, mut ended) = (processor_time(), Vec::new());
         for (identity, account, name, read) in in_turn(files) {
             if processor_time().saturating_sub(start) > PASS {
@@ -214,6 +219,7 @@ impl Processes {
             }
         }
         self.missed = self.missed.saturating_add(pass.missed);
+        self.is_left |= pass.is_left;
         for (identity, error) in ended {
             match error {
                 Some(e) => self.table.leave(&self.search, identity, &e),
@@ -237,6 +243,8 @@ struct Pass<'a> {
     file_memory: u64,
     /// New trace events for which files had no room.
     missed: u64,
+    /// Whether a file was read in part.
+    is_left: bool,
 }
 
 /// What becomes of a file that was read.
@@ -256,17 +264,20 @@ impl Pass<'_> {
             return Outcome::Stays;
         }
         // A process that has exited before this writes no more. Its file is read for the last time, and then removed.
-        let is_abandoned = read.is_abandoned(self.now);
+        if read.is_whole {
+            read.is_abandoned = read.is_abandoned || read.look(self.now);
+        }
         let done = read.read_sums(account, self.when, self.tags).and_then(|missed| {
             self.events.read(account, &mut read.reader, read.process)?;
             Ok(missed)
         });
+        self.is_left |= !read.is_whole;
         // The reader may exceed its limit by a little.
         let bytes = (read.reader.memory() as u64).min(room);
         if self.memory.try_exchange(&account, read.charged, bytes).is_ok() {
             read.charged = bytes;
         }
-        let has_ended = is_abandoned || read.reader.is_ended();
+        let has_ended = read.is_whole && (read.is_abandoned || read.reader.is_ended());
         if !has_ended && !read.stays_open {
             read.reader.close();
         }
@@ -453,7 +464,7 @@ impl Table {
 
 impl Read {
     fn new(search: &Search, name: &OsStr, identity: Identity, old: bool) -> Result<Read, ReadError> {
-        let reader = Reader::new(search.open_file(name)?)?;
+        let mut reader = Reader::new(search.open_file(name)?)?;
         if reader.identity() != identity {
             // Another file has got the name in between.
             return Err(io::Error::from(io::ErrorKind::Interrupted).into());
@@ -463,7 +474,20 @@ impl Read {
             Claim::Unknown => 0,
             Claim::Foreign => return Err(ReadError::Damaged("it names a process of another user")),
         };
-        Ok(Read { reader, stays_open: false, process, looked: None, missed: 0, left_out: 0, charged: 0, pass: 0, old })
+        reader.limit_blocks(BLOCKS);
+        Ok(Read {
+            is_abandoned: false,
+            is_whole: true,
+            reader,
+            stays_open: false,
+            process,
+            looked: None,
+            missed: 0,
+            left_out: 0,
+            charged: 0,
+            pass: 0,
+            old,
+        })
     }
 
     /// Opens the file if it is not open. Returns false if the name now belongs to another file. A listing then finds
@@ -473,7 +497,7 @@ impl Read {
     }
 
     /// Returns whether the process has exited. Checks at intervals, and returns false in between.
-    fn is_abandoned(&mut self, now: Instant) -> bool {
+    fn look(&mut self, now: Instant) -> bool {
         let is_due = self.looked.is_none_or(|looked| now - looked >= ALIVE);
         if is_due {
             self.looked = Some(now);
@@ -484,8 +508,8 @@ impl Read {
     /// Counts new trace events. Returns the number of new events for which the file had no room.
     fn read_sums(&mut self, account: Account, when: Instant, tags: &mut Tags) -> Result<u64, ReadError> {
         let when = if self.old { None } else { Some(when) };
-        self.old = false;
-        self.reader.changes(|kind, tag, change| tags.change(account, kind, tag, &change, when))?;
+        self.is_whole = self.reader.changes(|kind, tag, change| tags.change(account, kind, tag, &change, when))?;
+        self.old &= !self.is_whole;
         let missed = self.reader.missed().saturating_sub(self.missed);
         self.missed += missed;
         Ok(missed)

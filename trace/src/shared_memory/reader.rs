@@ -84,14 +84,24 @@ pub struct Reader {
     most: usize,
     /// Tags, and entries of sums, for which there was no memory when the file was last read.
     left_out: [u64; 2],
-    /// Times of the last reads of sums, of records, and of the header: nanoseconds of `CLOCK_MONOTONIC`.
-    looked: u64,
+    /// Largest number of blocks that a call reads.
+    most_blocks: usize,
+    /// The block of sums with which the next call continues, and the entries left out so far in this round.
+    next: usize,
+    left_out_so_far: u64,
+    /// Times at which the last two rounds of reading sums began, of the last reads of records, and of the header:
+    /// nanoseconds of `CLOCK_MONOTONIC`.
+    looked: [u64; 2],
     looked_at_records: u64,
     refreshed: u64,
     /// End of the known blocks, in bytes.
     end: u64,
     blocks: usize,
+    /// Whether the header marks the file as ended, and whether it did when the current round began.
+    marked: bool,
     ended: bool,
+    /// Whether all blocks and tags of the header are known, as far as there was memory.
+    complete: bool,
     missed: u64,
     /// The tags. `None` stands for an invalid tag.
     tags: Vec<Option<(Kind, Box<[u8]>)>>,
@@ -159,12 +169,17 @@ impl Reader {
             memory: size_of::<Reader>(),
             most: usize::MAX,
             left_out: [0; 2],
-            looked: 0,
+            most_blocks: usize::MAX,
+            next: 0,
+            left_out_so_far: 0,
+            looked: [0; 2],
             looked_at_records: 0,
             refreshed: 0,
             end: PAGE as u64,
             blocks: 0,
+            marked: false,
             ended: false,
+            complete: false,
             missed: 0,
             tags: Vec::new(),
             names: Vec::new(),
@@ -235,6 +250,11 @@ impl Reader {
         self.most = bytes;
     }
 
+    /// Limits the number of blocks of each kind that a call of [`Reader::changes`] reads. The next call continues.
+    pub fn limit_blocks(&mut self, blocks: usize) {
+        self.most_blocks = blocks;
+    }
+
     /// Returns the bytes of memory that the reader uses.
     pub fn memory(&self) -> usize {
         self.memory
@@ -245,7 +265,7 @@ impl Reader {
         self.left_out.iter().sum()
     }
 
-    /// Returns whether the process had marked the file as ended when it was last read.
+    /// Returns whether the process had marked the file as ended when the current, or last, reading of all sums began.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
@@ -260,26 +280,30 @@ impl Reader {
         self.rings.len()
     }
 
-    /// Calls `f` with each lane's change of each tag since the previous call.
+    /// Calls `f` with each lane's change of each tag since the previous call. Returns whether all sums have been read since
+    /// this returned true last; otherwise the next call continues, because of the [limit](Reader::limit_blocks).
     ///
     /// # Errors
     /// [`ReadError`] if the file is closed, cannot be read, or is not valid.
-    pub fn changes(&mut self, mut f: impl FnMut(Kind, &[u8], Change)) -> Result<(), ReadError> {
+    pub fn changes(&mut self, mut f: impl FnMut(Kind, &[u8], Change)) -> Result<bool, ReadError> {
         let start = now();
         self.refresh()?;
-        self.left_out[1] = 0;
+        if self.next == 0 {
+            self.looked = [self.looked[1], start];
+            (self.left_out_so_far, self.ended) = (0, self.marked);
+        }
         let file = opened(&self.file)?;
         let mut words = [0; PER_BLOCK * SUM_WORDS];
-        for sums in &mut self.sums {
+        for sums in self.sums.iter_mut().skip(self.next).take(self.most_blocks) {
             let known = self.tags.len().saturating_sub(sums.first).min(PER_BLOCK);
             let words = &mut words[..known * SUM_WORDS];
             read_words::<SUMS_BYTES>(file, sums.at + (block::WORDS * WORD) as u64, words)?;
             let entries = words.chunks_exact(SUM_WORDS);
             let used = entries.clone().rposition(|entry| entry != [0; SUM_WORDS]).map_or(0, |at| at + 1);
             sums.make_room(used, &mut self.memory, self.most);
-            self.left_out[1] += used.saturating_sub(sums.before.len()) as u64;
+            self.left_out_so_far += used.saturating_sub(sums.before.len()) as u64;
             let now = now();
-            let elapsed = now.saturating_sub(self.looked);
+            let elapsed = now.saturating_sub(self.looked[0]);
             for ((entry, before), tag) in entries
                 .filter_map(<[u64]>::first_chunk)
                 .zip(&mut sums.before)
@@ -292,8 +316,12 @@ impl Reader {
                 }
             }
         }
-        self.looked = start;
-        Ok(())
+        self.next = self.next.saturating_add(self.most_blocks);
+        let is_whole = self.next >= self.sums.len();
+        if is_whole {
+            (self.next, self.left_out[1]) = (0, self.left_out_so_far);
+        }
+        Ok(is_whole && self.complete)
     }
 
     /// Calls `f` with each new record among the last `limit` cells of each lane. Returns the number of records missed.
@@ -339,17 +367,28 @@ impl Reader {
         if words[header::PID] != u64::from(self.process.pid) || words[header::START] != self.process.start {
             return Err(ReadError::Damaged("process"));
         }
-        self.ended = words[header::ENDED] != 0;
+        self.marked = words[header::ENDED] != 0;
         self.add_missed(words[header::MISSED]);
-        while self.end < words[header::END] {
+        for _ in 0..self.most_blocks {
+            if self.end >= words[header::END] {
+                break;
+            }
             self.add_block()?;
         }
+        let has_blocks = self.end >= words[header::END];
         let tags = usize::try_from(words[header::TAGS]).ok().filter(|tags| *tags <= MAX_TAGS);
         let tags = tags.ok_or(ReadError::Damaged("number of tags"))?;
-        while self.tags.len() < tags && self.memory < self.most {
-            self.add_tags(tags)?;
+        // The blocks of these tags may not be known yet.
+        let known = if has_blocks { tags } else { tags.min(self.names.len() * PER_BLOCK) };
+        for _ in 0..self.most_blocks {
+            if self.tags.len() >= known || self.memory >= self.most {
+                break;
+            }
+            self.add_tags(known)?;
         }
-        self.left_out[0] = tags.saturating_sub(self.tags.len()) as u64;
+        let has_tags = self.tags.len() >= tags || self.memory >= self.most;
+        self.complete = has_blocks && has_tags;
+        self.left_out[0] = if self.complete { tags.saturating_sub(self.tags.len()) as u64 } else { 0 };
         Ok(())
     }
 

@@ -155,6 +155,24 @@ fn holes_are_nothing() {
     assert_eq!(read(file).unwrap_err().to_string(), "damaged: number of sums");
 }
 
+/// A limit of blocks at a time changes nothing but the number of calls.
+#[test]
+fn a_file_that_is_read_in_parts_counts_as_one_that_is_read_at_once() {
+    let mut at_once = Reader::new(with_sums(10)).unwrap();
+    let mut count = 0;
+    assert!(at_once.changes(|_, _, change| count += change.count).unwrap());
+    let mut in_parts = Reader::new(with_sums(10)).unwrap();
+    in_parts.limit_blocks(3);
+    let (mut counted, mut calls) = (0, 1);
+    while !in_parts.changes(|_, _, change| counted += change.count).unwrap() {
+        calls += 1;
+    }
+    assert_eq!((counted, count > 0), (count, true));
+    assert!((4..12).contains(&calls), "{calls}");
+    // Nothing has changed since.
+    (0..calls).for_each(|_| _ = in_parts.changes(|_, _, change| panic!("{change:?}")).unwrap());
+}
+
 /// Returns the good file with additional blocks of sums, in which every entry is used.
 fn with_sums(blocks: u64) -> File {
     const LEN: u64 = 8192;
