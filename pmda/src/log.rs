@@ -39,7 +39,6 @@ use tracing::{Level, Metadata};
 use crate::log_file;
 use crate::user::UserIds;
 
-pub(crate) use lines::Cut;
 use lines::Lines;
 
 mod limit;

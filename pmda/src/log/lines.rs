@@ -214,7 +214,7 @@ impl Visit for Text {
 }
 
 /// Appends text up to a length in bytes.
-pub(crate) struct Cut<'a>(pub(crate) &'a mut String, pub(crate) usize);
+struct Cut<'a>(&'a mut String, usize);
 
 impl fmt::Write for Cut<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
