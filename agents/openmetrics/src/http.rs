@@ -4,6 +4,8 @@
 //! must be known between the look-up of its name and the request ([`Reach`]).
 
 use std::error::Error as _;
+use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::LazyLock;
@@ -19,6 +21,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use url::{Host, Position, Url};
 
@@ -59,23 +62,34 @@ pub(crate) struct Client {
     tls: Option<tls::Config>,
 }
 
-/// A connection without a request.
-#[derive(Debug)]
+/// A connection without a request. It has no buffers, because each source keeps one.
 struct Kept {
     /// Scheme, host and port.
     origin: String,
-    connection: Connection,
+    io: Box<dyn Io>,
+    reach: Reach,
+    proxy: Proxy,
     since: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kept({})", self.origin)
+    }
+}
+
+/// Whether requests name the whole URL, and the header for the proxy that gets them.
+type Proxy = Option<Option<HeaderValue>>;
+
+/// A connection with a request.
 struct Connection {
     sender: SendRequest<Empty<Bytes>>,
+    /// Speaks HTTP until `sender` is dropped. Returns the connection if it can be kept.
+    task: JoinHandle<Option<Box<dyn Io>>>,
     /// How near the server is; elsewhere behind a proxy.
     reach: Reach,
-    /// Whether requests name the whole URL, and the header for the proxy that gets them.
-    proxy: Option<Option<HeaderValue>>,
+    proxy: Proxy,
 }
 
 /// What a reading of a source may use.
@@ -205,7 +219,7 @@ impl Client {
         let coding = Coding::of(response.headers());
         let document = Document::new(means.permits, means.bytes, means.usual + means.usual / 16 + 64);
         let document = received(response, document).await.map_err(failed)?;
-        self.keep(connection, origin, means.permits);
+        self.keep(connection, origin, means.permits).await;
         Ok(Answer { code: *code, coding, document })
     }
 
@@ -237,7 +251,7 @@ impl Client {
                 return Err(reach::REFUSED.into());
             }
             if is_read(response.into_body()).await {
-                self.keep(connection, origin, means.permits);
+                self.keep(connection, origin, means.permits).await;
             }
             asked.url = url;
         }
@@ -253,10 +267,9 @@ impl Client {
         means: &mut Means<'_>,
     ) -> Result<(Response<Incoming>, Connection), Failure> {
         let origin = origin(&asked.url);
-        let is_usable =
-            |kept: &Kept| kept.origin == origin && kept.since.elapsed() < IDLE && kept.connection.sender.is_ready();
-        if let Some(kept) = self.kept.take().filter(is_usable).filter(|kept| kept.connection.reach <= nearest) {
-            let mut connection = kept.connection;
+        let is_usable = |kept: &Kept| kept.origin == origin && kept.since.elapsed() < IDLE && kept.reach <= nearest;
+        if let Some(kept) = self.kept.take().filter(is_usable) {
+            let mut connection = handshake(kept.io, kept.reach, kept.proxy).await?;
             // A server may end a kept connection when a request is under way.
             let request = request(file, asked, &connection.proxy)?;
             if let Ok(response) = connection.sender.send_request(request).await {
@@ -270,12 +283,15 @@ impl Client {
     }
 
     /// Keeps a connection for the next request, if that is possible.
-    fn keep(&mut self, connection: Connection, origin: String, permits: &Permits) {
-        if connection.sender.is_closed() {
+    async fn keep(&mut self, connection: Connection, origin: String, permits: &Permits) {
+        let Connection { mut sender, task, reach, proxy } = connection;
+        // A server may want to end it.
+        if sender.ready().await.is_err() {
             return;
         }
-        if let Some(permit) = permits.keep() {
-            self.kept = Some(Kept { origin, connection, since: Instant::now(), _permit: permit });
+        drop(sender);
+        if let (Ok(Some(io)), Some(permit)) = (task.await, permits.keep()) {
+            self.kept = Some(Kept { origin, io, reach, proxy, since: Instant::now(), _permit: permit });
         }
     }
 
@@ -503,23 +519,22 @@ async fn tunnel(io: Box<dyn Io>, server: &str, auth: Option<HeaderValue>) -> Res
 }
 
 /// Begins to speak HTTP on a connection.
-async fn handshake(io: Box<dyn Io>, reach: Reach, proxy: Option<Option<HeaderValue>>) -> Result<Connection, Failure> {
+async fn handshake(io: Box<dyn Io>, reach: Reach, proxy: Proxy) -> Result<Connection, Failure> {
     // Headers that the agent does not need cost no values.
     let mut builder = http1::Builder::new();
     builder.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
     builder.ignore_invalid_headers_in_responses(true).max_headers(HEADERS);
-    let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(|e| Failure::of(&e))?;
-    // It ends with `sender`, or with the server's end of the connection.
-    tokio::spawn(async move { _ = connection.await });
-    Ok(Connection { sender, reach, proxy })
+    let (sender, mut connection) = builder.handshake(TokioIo::new(io)).await.map_err(|e| Failure::of(&e))?;
+    let task = tokio::spawn(async move {
+        poll_fn(|context| connection.poll_without_shutdown(context)).await.ok()?;
+        let parts = connection.into_parts();
+        parts.read_buf.is_empty().then(|| parts.io.into_inner())
+    });
+    Ok(Connection { sender, task, reach, proxy })
 }
 
 /// Builds a request for a server, or for a proxy.
-fn request(
-    file: &UrlFile,
-    asked: &Asked<'_>,
-    proxy: &Option<Option<HeaderValue>>,
-) -> Result<Request<Empty<Bytes>>, Failure> {
+fn request(file: &UrlFile, asked: &Asked<'_>, proxy: &Proxy) -> Result<Request<Empty<Bytes>>, Failure> {
     let mut request = Request::new(Empty::new());
     let from = if proxy.is_some() { Position::BeforeScheme } else { Position::BeforePath };
     let uri = asked.url[from..Position::AfterQuery].parse::<Uri>();

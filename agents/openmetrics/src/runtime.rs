@@ -34,6 +34,8 @@ const FIRST_TRIM: Duration = Duration::from_secs(2);
 const TRIM: Duration = Duration::from_secs(60);
 /// Long documents that are converted at a time. The decoder of each needs up to 8 MiB.
 const LONG: usize = 8;
+/// Most slow work that begins at a time. Most of it is short, and each thread needs memory.
+const SLOW: usize = 16;
 /// Time after which slow work no longer keeps other work from beginning.
 pub(crate) const TURN: Duration = Duration::from_millis(250);
 /// Bytes of memory that a permit of [`Permits::memory`] stands for.
@@ -149,7 +151,7 @@ impl Permits {
         let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(soft, _)| soft);
         let of = |permits| Arc::new(Semaphore::new(permits));
         Permits {
-            slow: of(sources),
+            slow: of(sources.min(SLOW)),
             scripts: of(sources),
             long: of(LONG),
             memory: of(most),

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::future::{Future, pending};
 use std::io::{self, Read as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -19,7 +19,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpid, getppid};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Interval, interval_at, sleep_until};
 
@@ -168,7 +168,14 @@ pub(crate) async fn run<W: Future<Output = bool>>(
     }
     script.kill();
     if let Some(stdout) = stdout {
-        rest(stdout, &mut output.document)?;
+        rest(stdout.into_owned_fd(), |piece| output.document.extend(piece).map_err(too_long))?;
+    }
+    if let Some(stderr) = stderr {
+        rest(stderr.into_owned_fd(), |piece| {
+            output.errors.extend_from_slice(piece);
+            Ok(())
+        })?;
+        output.errors.truncate(ERRORS);
     }
     Ok(output)
 }
@@ -189,9 +196,9 @@ async fn receive(pipe: &mut Option<impl AsyncRead + Unpin>, bytes: &mut [u8]) ->
     }
 }
 
-/// Reads what a script has left in its pipe, which another process may keep open.
-fn rest(stdout: ChildStdout, document: &mut Document) -> Result<(), Failure> {
-    let mut pipe = File::from(stdout.into_owned_fd().map_err(|e| e.to_string())?);
+/// Reads what a script has left in a pipe, which another process may keep open.
+fn rest(pipe: io::Result<OwnedFd>, mut add: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut pipe = File::from(pipe.map_err(|e| e.to_string())?);
     let mut piece = [0; PIECE];
     for _ in 0..PIPE / PIECE {
         let mut ready = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
@@ -200,7 +207,7 @@ fn rest(stdout: ChildStdout, document: &mut Document) -> Result<(), Failure> {
         if len == 0 {
             break;
         }
-        document.extend(piece.get(..len).unwrap_or_default()).map_err(too_long)?;
+        add(piece.get(..len).unwrap_or_default())?;
     }
     Ok(())
 }
