@@ -179,7 +179,8 @@ impl Permits {
         is_long: bool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, String> {
-        let _permit = if is_long { self.long.acquire().await.ok() } else { None };
+        // Each thread needs memory.
+        let _permit = if is_long { &self.long } else { &self.slow }.acquire().await;
         spawn_blocking(work).await.map_err(|_| PANICKED.to_owned())
     }
 }
