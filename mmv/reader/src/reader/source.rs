@@ -85,6 +85,21 @@ impl File {
     }
 
     fn read_with(file: &fs::File, metadata: &fs::Metadata, most: u64, buffer: Vec<u8>) -> Result<File, ReadError> {
+        // An application that registers a metric appends it to its file, and changes the generation numbers at last.
+        const TRIES: u32 = 8;
+        let mut read = Self::read_once(file, metadata, most, buffer);
+        for _ in 1..TRIES {
+            match read {
+                Err(ReadError::InFlux { g1, g2 }) if g1 != 0 && g2 != 0 => {}
+                read => return read,
+            }
+            std::thread::yield_now();
+            read = Self::read_once(file, &file.metadata()?, most, Vec::new());
+        }
+        read
+    }
+
+    fn read_once(file: &fs::File, metadata: &fs::Metadata, most: u64, buffer: Vec<u8>) -> Result<File, ReadError> {
         let len = metadata.len();
         if !metadata.is_file() {
             return Err(ReadError::NotRegular);
