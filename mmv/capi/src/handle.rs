@@ -144,16 +144,17 @@ impl Handle {
 
     /// Returns the first value of a metric with a name and, unless the metric is singular, of an instance with a name.
     pub(crate) fn value_of(&self, metric: &[u8], instance: Option<&[u8]>) -> Option<Value<'_>> {
+        let (metric, instance) = (Words::new(metric)?, instance.map(|name| Words::new(name).unwrap_or(Words::OF_NONE)));
         // Values of a metric are adjacent.
         let mut last = (u64::MAX, false);
         for value in (0..self.layout.values.count).map_while(|index| self.pages.value(index)) {
             let at = value.metric().load(Relaxed);
             if at != last.0 {
-                last = (at, self.is_named(at, 0, metric));
+                last = (at, self.is_named(at, 0, &metric));
             }
             let instance_at = value.instance().load(Relaxed);
             // As C's library, which looks no further without a name of an instance.
-            if last.1 && (instance_at == 0 || self.is_named(instance_at, 16, instance?)) {
+            if last.1 && (instance_at == 0 || self.is_named(instance_at, 16, instance.as_ref()?)) {
                 return Some(value);
             }
         }
@@ -161,25 +162,23 @@ impl Handle {
     }
 
     /// Returns whether the record at an offset has a name: in a field of the record (version 1), or in a string.
-    fn is_named(&self, record: u64, field: usize, name: &[u8]) -> bool {
+    #[inline]
+    fn is_named(&self, record: u64, field: usize, name: &Words) -> bool {
         let Ok(at) = usize::try_from(record).map(|at| at.saturating_add(field)) else { return false };
         match self.layout.version {
-            Version::V1 => self.is_text(at, NAME_LEN, name),
-            _ => self.pages.word(at).is_some_and(|at| self.is_text(at.load(Relaxed) as usize, STRING_LEN, name)),
+            Version::V1 => name.len <= NAME_LEN && self.is_text(at, name),
+            _ => self.pages.word(at).is_some_and(|at| self.is_text(at.load(Relaxed) as usize, name)),
         }
     }
 
     /// Returns whether a text begins at an offset. All texts begin and end at multiples of 8 bytes.
-    fn is_text(&self, at: usize, room: usize, text: &[u8]) -> bool {
-        // The NUL at the end belongs to the text.
-        text.len() < room
-            && (0..=text.len() / 8).all(|n| {
-                let mut expected = [0; 8];
-                let rest = text.get(8 * n..).unwrap_or_default();
-                expected.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                let word = self.pages.word(at.saturating_add(8 * n));
-                word.is_some_and(|word| word.load(Relaxed).to_ne_bytes() == expected)
-            })
+    #[inline]
+    fn is_text(&self, at: usize, text: &Words) -> bool {
+        let words = text.words.iter().take(text.len / 8).enumerate();
+        words.rev().all(|(n, expected)| {
+            let word = self.pages.word(at.saturating_add(8 * n));
+            word.is_some_and(|word| word.load(Relaxed) == *expected)
+        })
     }
 
     /// Waits until no other thread writes a string. Returns false after a timeout: in a forked child, the thread may
@@ -207,6 +206,29 @@ impl Handle {
         let at = usize::try_from(value.extra().load(Relaxed)).ok()?;
         let within = at.checked_sub(strings.at)?;
         (within % STRING_LEN == 0 && within / STRING_LEN < strings.count).then_some(at)
+    }
+}
+
+/// A text with a NUL at its end, in words as a file has it.
+struct Words {
+    words: [u64; STRING_LEN / 8],
+    /// Length of the words, in bytes.
+    len: usize,
+}
+
+impl Words {
+    /// Words that no text has.
+    const OF_NONE: Words = Words { words: [u64::MAX; STRING_LEN / 8], len: STRING_LEN };
+
+    /// Returns `None` for a text for which no string has room.
+    fn new(text: &[u8]) -> Option<Words> {
+        let mut bytes = [0; STRING_LEN];
+        bytes.get_mut(..text.len()).filter(|place| place.len() < STRING_LEN)?.copy_from_slice(text);
+        let mut words = [0; STRING_LEN / 8];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        }
+        Some(Words { words, len: (text.len() + 1).next_multiple_of(8) })
     }
 }
 
