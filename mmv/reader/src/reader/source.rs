@@ -19,7 +19,7 @@ pub const MAX_LEN: u64 = 256 << 20;
 
 /// Memory per record of each kind, in bytes, including the tables of a collection and the agent.
 const METRIC_COST: usize = 192;
-const VALUE_COST: usize = 72;
+const VALUE_COST: usize = 56;
 /// Number of copies of instance names that a request for instances needs: as text, and in the answer.
 const INSTANCE_TEXTS: usize = 3;
 /// Memory per inner node of the name space, in bytes.
@@ -147,7 +147,8 @@ impl File {
     /// Returns the memory that the file needs, in bytes. This includes its part of a collection's tables, with `nodes`
     /// inner nodes, and the values that a request reads.
     pub(crate) fn memory(&self, nodes: usize) -> u64 {
-        let texts = self.names.capacity() + self.image.memory() + nodes * NODE_COST;
+        // The tree of names has the names, too.
+        let texts = 2 * self.names.capacity() + self.image.memory() + nodes * NODE_COST;
         let instances: usize = self.indoms.iter().map(|indom| indom.instances.capacity()).sum();
         let values = self.runs.last().map_or(0, |last| (last.slot + last.count) as usize);
         let records = self.metrics.len() * METRIC_COST
