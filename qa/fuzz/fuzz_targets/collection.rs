@@ -18,10 +18,10 @@ fuzz_target!(|files: (&[u8], &[u8])| {
         }
         let mut collection = Collection::new("mmv", dir.path());
         collection.refresh();
-        let metrics: Vec<(String, MetricDesc)> = collection.metrics().map(|(n, d)| (n.to_owned(), d)).collect();
+        let metrics: Vec<(String, MetricDesc)> = collection.metrics().collect();
         for (name, desc) in metrics {
             assert_eq!(collection.item(&name), Ok(desc.item));
-            assert_eq!(collection.name(desc.item), Ok(&*name));
+            assert_eq!(collection.name(desc.item).as_deref(), Ok(&*name));
             _ = collection.help(desc.item, Help::Long);
             let mut instances = Vec::new();
             _ = collection.fetch(desc.item, |_| true, |inst, _| instances.push(inst));
