@@ -40,7 +40,7 @@ use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
 use options::Options;
-use sampler::channel::PATIENCE;
+use sampler::exchange::PATIENCE;
 use show::{At, Show};
 
 /// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.

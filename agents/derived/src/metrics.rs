@@ -74,12 +74,6 @@ impl Metrics {
         }
         metrics
     }
-
-    /// Returns the definitions of the good metrics that are selected. `selected` has an
-    /// element for each good metric.
-    pub(crate) fn numbers<'a>(&'a self, selected: &'a [bool]) -> impl Iterator<Item = DefinitionId> + 'a {
-        self.good.iter().zip(selected).filter(|(_, selected)| **selected).map(|(metric, _)| metric.id)
-    }
 }
 
 /// Returns the definitions that a group shows, each with its identifier and its descriptor or problem.

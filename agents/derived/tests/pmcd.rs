@@ -62,13 +62,13 @@ fn as_clients_derive_it() {
 /// The operand's value is the number of fetches that have reached it.
 #[test]
 #[ignore = "needs PCP"]
-fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
+fn a_group_is_sampled_when_it_is_asked_for_and_in_one_fetch() {
     let scene =
         Scene::new("square = operand.square\nvalue = operand.value\ncount = operand.count\nother = other.name\n");
     let pmcd = scene.pmcd().agent(operand()).agent(scene.agent(&["-t", "50msec"])).start();
     until(&pmcd, "pminfo", &["-f", "derived.control.definitions.good"], "value 3");
     let mut direct = Watch::new(&pmcd, &["operand.count"]);
-    // At its start the agent samples everything, for clients that have waited for it. Then it waits for requests.
+    // At its start the agent samples, for clients that have waited for it. Then it waits for requests.
     let mut fetches = || direct.numbers()[0].unwrap();
     assert!(fetches() > 1.0);
     assert!((0..60).any(|_| {
@@ -77,7 +77,6 @@ fn only_what_is_asked_for_is_sampled_and_in_one_fetch() {
         fetches() == before + 1.0
     }));
     let mut watch = Watch::new(&pmcd, &["derived.square", "derived.count", "derived.value", "derived.control.samples"]);
-    // A metric that is new is sampled alone first, and later with the others.
     watch.until("together", |values| {
         let number = |at: usize| values[at].as_ref().ok()?.first().map(|value| value.1);
         number(2).is_some() && number(0).is_some_and(|square| Some(square.sqrt()) == number(1))
@@ -105,7 +104,6 @@ fn the_first_fetch_after_a_lookup_has_values() {
     let scene = Scene::new("first = sample.long.one\n");
     let pmcd = scene.start(&["-t", "1hour"]);
     until(&pmcd, "pminfo", &["-f", "derived.first"], "value 1");
-    // Metrics that come with a reload are not sampled until a client wants them.
     let names = (0..COUNT).map(|n| format!("n{n} = sample.long.ten + {n}\n"));
     scene.write(&format!("first = sample.long.one\n{}", names.collect::<String>()));
     pmcd.run("pmstore", ["derived.control.reload", "1"]).ok();

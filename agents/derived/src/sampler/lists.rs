@@ -1,5 +1,6 @@
 //! Instance lists of the operands' domains.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,7 +8,6 @@ use pcp_derive::Column;
 use pmapi::{InDom, Result};
 use tracing::{debug, warn};
 
-use super::demand::Demand;
 use super::snapshot::{Known, LASTING, Slot, find};
 use crate::metrics::{Labels, List};
 use crate::operands::pmcd::Pmcd;
@@ -26,6 +26,8 @@ pub(super) struct Lists {
     pub(super) too_large: u64,
     /// Domains to ask pmcd for. Kept for its memory.
     asked: Vec<InDom>,
+    /// Domains whose labels clients have requested at some time.
+    labelled: HashSet<InDom>,
 }
 
 /// Whether identifiers belong to the same instances as before.
@@ -47,6 +49,19 @@ impl Lists {
         self.size = 0;
     }
 
+    /// Marks the list of a domain that clients have requested for [`Lists::ask`], with labels if `labels` is true.
+    pub(super) fn request(&mut self, indom: InDom, labels: bool) {
+        self.asked.push(indom);
+        if labels {
+            self.labelled.insert(indom);
+        }
+    }
+
+    /// Returns whether lists are marked for [`Lists::ask`].
+    pub(super) fn are_requested(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// Marks the list of a domain for [`Lists::ask`] if the instances in a sample may differ from it. `before` is the
     /// metric's value slot in the previous snapshot.
     pub(super) fn check(&mut self, indom: InDom, values: &Column, before: Option<&Slot>, taken: Instant) {
@@ -62,18 +77,17 @@ impl Lists {
         }
     }
 
-    /// Asks pmcd for the lists of marked domains and of domains that clients have requested.
+    /// Asks pmcd for the lists of marked domains.
     ///
     /// After [`Identity::Changed`] the history of differences must be discarded. If all lists together are larger than
     /// `limit` bytes, the new list becomes empty.
-    pub(super) fn ask(&mut self, pmcd: &mut Pmcd, demand: &Demand, taken: Instant, limit: usize) -> Result<Identity> {
+    pub(super) fn ask(&mut self, pmcd: &mut Pmcd, taken: Instant, limit: usize) -> Result<Identity> {
         let mut asked = std::mem::take(&mut self.asked);
-        asked.extend(demand.take_indoms());
         asked.sort_unstable_by_key(|indom| indom.word());
         asked.dedup();
         let mut identity = Identity::Same;
         for indom in asked.drain(..) {
-            match pmcd.instances(indom, demand.wants_labels(indom)) {
+            match pmcd.instances(indom, self.labelled.contains(&indom)) {
                 Ok(list) => {
                     let list = self.limited(list, indom, pmcd, limit);
                     if self.insert(Known { indom, list: Arc::new(list), taken }) == Identity::Changed {

@@ -8,12 +8,9 @@ use pcp_pdu::result::Changes;
 use pmapi::{Domain, Error, Item, PmId, Result};
 use tracing::{info, warn};
 
-use super::binding::{Binding, Kind};
-use super::channel::Step;
-use super::demand::Demand;
+use super::binding::Binding;
 use super::lists::Identity;
-use super::snapshot::Snapshot;
-use super::{Sampler, State};
+use super::{Kind, Sampler, State};
 use crate::config;
 use crate::metrics::Metrics;
 use crate::operands::pmcd::Connected;
@@ -51,7 +48,7 @@ impl Sampler {
             let mut binding = match bound.take() {
                 Some(binding) => binding,
                 None => {
-                    kind = Kind::Regular;
+                    kind = Kind::Full;
                     Box::new(self.bind()?)
                 }
             };
@@ -72,8 +69,7 @@ impl Sampler {
     /// Fetches operands, and evaluates and publishes the sample. Returns false, and publishes nothing, if the
     /// definitions have to be bound again.
     fn try_sample(&mut self, binding: &mut Binding, kind: Kind) -> Result<bool> {
-        binding.choose(kind, self.latest.as_deref());
-        let (taken, changes) = self.fetch(binding)?;
+        let (taken, changes) = self.fetch(binding, kind)?;
         if changes.intersects(AGENTS) {
             // Agents that have been restarted may have other metrics, and have reset their counters.
             self.names = Descs::default();
@@ -82,18 +78,25 @@ impl Sampler {
         if changes.contains(Changes::NAMES) && !self.look_up_again()? {
             return Ok(false);
         }
+        if kind == Kind::Check {
+            return self.finish_check(taken);
+        }
+        let is_first = std::mem::take(&mut self.is_idle);
+        if is_first {
+            // Differences must not be over a time in which no samples were taken.
+            binding.forget();
+        }
         self.limit(binding)?;
         let start = Instant::now();
         binding.evaluate(taken - self.started, self.pmcd.live()?);
         let evaluation = start.elapsed();
         for (place, indom, values) in binding.computed() {
-            let before = self.latest.as_ref().and_then(|latest| latest.slots.get(place));
+            let before = self.latest.as_ref().filter(|_| !is_first).and_then(|latest| latest.slots.get(place));
             if let (Some(indom), Ok(values)) = (indom, values) {
                 self.lists.check(indom, values, before, taken);
             }
         }
-        if self.lists.ask(&mut self.pmcd, &binding.demand, taken, self.limits.lists)? == Identity::Changed {
-            self.pmcd.live()?.forget_instances();
+        if self.ask_lists(taken)? == Identity::Changed {
             return Ok(false);
         }
         self.stale |= binding.has_other_types();
@@ -101,12 +104,40 @@ impl Sampler {
         Ok(true)
     }
 
+    /// Asks pmcd for instances that have been requested, and publishes them with the values of the last sample.
+    fn finish_check(&mut self, taken: Instant) -> Result<bool> {
+        let is_asked = self.lists.are_requested();
+        if self.ask_lists(taken)? == Identity::Changed {
+            return Ok(false);
+        }
+        let latest = self.latest.as_ref().filter(|_| is_asked).map(|latest| {
+            let mut next = latest.carried_over(&latest.metrics);
+            next.lists.clone_from(self.lists.known());
+            next.label_changes = self.lists.label_changes;
+            Arc::new(next)
+        });
+        let mut exchange = self.shared.lock();
+        (exchange.published.outcome, exchange.published.ready) = (Ok(()), true);
+        if let Some(latest) = latest {
+            self.latest = Some(Arc::clone(&latest));
+            exchange.published.snapshot = Some(latest);
+        }
+        Ok(true)
+    }
+
+    fn ask_lists(&mut self, taken: Instant) -> Result<Identity> {
+        let identity = self.lists.ask(&mut self.pmcd, taken, self.limits.lists)?;
+        if identity == Identity::Changed {
+            self.pmcd.live()?.forget_instances();
+        }
+        Ok(identity)
+    }
+
     /// Leaves the largest metrics out of a sample whose values would need too much memory.
     fn limit(&mut self, binding: &mut Binding) -> Result<()> {
         let limit = self.limits.values;
         let Some(size) = binding.limit(self.pmcd.live()?.last(), limit) else {
-            // An extra sample has only some of the metrics.
-            self.is_limited &= !binding.is_regular();
+            self.is_limited = false;
             return Ok(());
         };
         if !std::mem::replace(&mut self.is_limited, true) {
@@ -116,7 +147,7 @@ impl Sampler {
                 "group {group}: values from {host} would need {size} bytes, the limit is {limit}: the largest metrics have none"
             );
         }
-        self.shared.published().figures.large_samples += 1;
+        self.shared.lock().published.figures.large_samples += 1;
         Ok(())
     }
 
@@ -127,29 +158,26 @@ impl Sampler {
             snapshot = Arc::default();
         }
         if let Some(to) = Arc::get_mut(&mut snapshot) {
-            binding.write(to, self.latest.as_deref(), taken);
+            binding.write(to, taken);
             to.lists.clone_from(self.lists.known());
             to.label_changes = self.lists.label_changes;
         }
         self.latest = Some(Arc::clone(&snapshot));
-        let mut published = self.shared.published();
+        let mut exchange = self.shared.lock();
+        let published = &mut exchange.published;
         (published.outcome, published.ready) = (Ok(()), true);
         published.figures.evaluation = evaluation;
         published.figures.large_lists = self.lists.too_large;
-        if !binding.is_idle() {
-            published.figures.sampled = Some(taken);
-        }
+        published.figures.sampled = Some(taken);
         self.spare = published.snapshot.replace(snapshot);
-        drop(published);
-        (self.sample, self.apply) = (None, None);
     }
 
-    /// Fetches the operands. Returns the time of their values, and pmcd's change notifications.
-    fn fetch(&mut self, binding: &Binding) -> Result<(Instant, Changes)> {
-        self.report(Step::Sent);
+    /// Fetches the operands, or nothing for a check. Returns the time of their values, and pmcd's change notifications.
+    fn fetch(&mut self, binding: &Binding, kind: Kind) -> Result<(Instant, Changes)> {
+        self.announce_request();
         let live = self.pmcd.live()?;
         let before = Instant::now();
-        if binding.operands().next().is_none() {
+        if kind == Kind::Check || binding.operands().next().is_none() {
             return Ok((before, live.context().fetch(&[PMCD])?.changes()));
         }
         let changes = live.take(binding.operands())?;
@@ -175,7 +203,7 @@ impl Sampler {
 
     /// Looks up the operands whose descriptors are not known.
     fn look_up(&mut self) -> Result<()> {
-        self.report(Step::Sent);
+        self.announce_request();
         self.looked_up = Instant::now();
         self.names = self.pmcd.names(std::mem::take(&mut self.names), &self.group.definitions)?;
         Ok(())
@@ -189,44 +217,30 @@ impl Sampler {
         let operands = &mut self.pmcd.operands(&mut self.names);
         let evaluator = Evaluator::bind(&self.group.definitions, operands, self.group.unknown_names());
         let metrics = Metrics::new(&self.group, &evaluator);
-        let (metrics, demand) = match &self.latest {
-            Some(same) if *same.metrics == metrics => (Arc::clone(&same.metrics), Arc::clone(&same.demand)),
-            old => {
-                let demand = Arc::new(self.demand(old.as_deref(), &metrics));
+        let metrics = match &self.latest {
+            Some(same) if *same.metrics == metrics => Arc::clone(&same.metrics),
+            _ => {
                 let metrics = Arc::new(metrics);
-                self.announce(&metrics, &demand);
-                (metrics, demand)
+                self.announce(&metrics);
+                metrics
             }
         };
-        self.report(Step::Bound);
-        Ok(Binding::new(evaluator, metrics, demand))
-    }
-
-    /// Returns the demand for new metrics.
-    fn demand(&self, old: Option<&Snapshot>, metrics: &Metrics) -> Demand {
-        if let Some(old) = old {
-            return old.demand.carried_over(&old.metrics, metrics);
-        }
-        let demand = Demand::default().carried_over(&Metrics::default(), metrics);
-        // Clients that have waited for the agent to be ready will look at all metrics.
-        for place in 0..metrics.good.len() {
-            demand.look_up(place, self.interval);
-        }
-        demand
+        self.bound();
+        Ok(Binding::new(evaluator, metrics))
     }
 
     /// Publishes new metrics, with the values of metrics that stay. The first metrics are published with the first
     /// sample instead.
-    fn announce(&mut self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) {
+    fn announce(&mut self, metrics: &Arc<Metrics>) {
         let (group, good, bad) = (&self.group.name, metrics.good.len(), metrics.bad.len());
         info!(source = group, "group {group}: {good} definitions are metrics, {bad} are not");
         for bad in &metrics.bad {
             config::warn_lines(&bad.name, &bad.message);
         }
         if let Some(old) = &self.latest {
-            let snapshot = Arc::new(old.carried_over(metrics, demand));
+            let snapshot = Arc::new(old.carried_over(metrics));
             self.latest = Some(Arc::clone(&snapshot));
-            self.shared.published().snapshot = Some(snapshot);
+            self.shared.lock().published.snapshot = Some(snapshot);
         }
     }
 }

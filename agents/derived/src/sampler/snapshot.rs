@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use pcp_derive::Column;
 use pmapi::{Error, InDom, Result};
 
-use super::demand::Demand;
 use crate::metrics::{List, Metrics};
 
 /// How long cached instance names stay valid while no metric of their domain is sampled.
@@ -18,7 +17,6 @@ pub(crate) const LASTING: Duration = Duration::from_secs(60);
 pub(crate) struct Snapshot {
     /// Metrics that the definitions are bound to. Replaced when anything about them changes.
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) demand: Arc<Demand>,
     /// Values of each metric, by place.
     pub(crate) slots: Vec<Slot>,
     /// Instance lists, sorted by domain.
@@ -68,7 +66,7 @@ pub(crate) struct Known {
 impl Snapshot {
     /// Returns a snapshot of other metrics. A metric that keeps its name and looks the same to clients keeps its
     /// values.
-    pub(super) fn carried_over(&self, metrics: &Arc<Metrics>, demand: &Arc<Demand>) -> Snapshot {
+    pub(super) fn carried_over(&self, metrics: &Arc<Metrics>) -> Snapshot {
         let old = self.metrics.good.iter().zip(&self.slots);
         let old: HashMap<&str, _> = old.map(|(metric, slot)| (metric.name.as_str(), (metric, slot))).collect();
         let mut slots = Vec::with_capacity(metrics.good.len());
@@ -79,8 +77,8 @@ impl Snapshot {
             }
             slots.push(slot);
         }
-        let (metrics, demand) = (Arc::clone(metrics), Arc::clone(demand));
-        Snapshot { metrics, demand, slots, lists: self.lists.clone(), label_changes: self.label_changes }
+        let (metrics, lists) = (Arc::clone(metrics), self.lists.clone());
+        Snapshot { metrics, slots, lists, label_changes: self.label_changes }
     }
 
     /// Returns the instances of a domain.

@@ -30,32 +30,25 @@ words = sample.string.hullo
 highest = max(sample.bin) > 800 ? bins : novalue()
 ";
 
-/// A sampler without a pmcd gives up each command at once, and ends when the sender of the commands is dropped.
+/// A sampler without a pmcd does not keep the agent waiting, and ends when the exchange is closed.
 #[test]
-fn without_a_pmcd_no_command_is_waited_for() {
+fn without_a_pmcd_no_sample_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("conf"), "one = sample.long.one\n").unwrap();
     let host = format!("unix://{}/none", dir.path().display()).parse().unwrap();
     let own = Domain::new(404).unwrap();
     let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
-    let shared = Arc::new(Shared::new(Duration::from_secs(3600)));
+    let shared = Arc::new(Shared::new(Duration::from_secs(3600), Instant::now()));
     let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
     let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
-    let (commands, receiver) = std::sync::mpsc::sync_channel(channel::QUEUE);
-    sampler.spawn(receiver).unwrap();
-    for command in [Command::Sample, Command::Apply] {
-        let (ticket, mut progress) = Ticket::new();
-        commands.send(command(ticket)).unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
-        progress.wait(Step::Done, end);
-        assert!(Instant::now() < end);
-    }
+    sampler.spawn().unwrap();
     // After some failures the agent no longer waits for the first snapshot.
     assert_eq!(File::from(first).read(&mut [0]).unwrap(), 0);
-    let published = shared.published().clone();
+    let published = shared.lock().published.clone();
     assert_eq!((published.outcome, published.ready), (Err(Error::AGAIN), true));
     assert!(published.figures.errors >= FAILURES.into());
-    drop(commands);
+    shared.lock().is_closed = true;
+    shared.notify();
     let end = Instant::now() + Duration::from_secs(60);
     while Arc::strong_count(&shared) > 1 {
         assert!(Instant::now() < end, "the thread does not end");
@@ -81,15 +74,15 @@ impl Scene {
         let (host, own) = (pmcd.host().parse().unwrap(), Domain::new(404).unwrap());
         let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::installed(own));
         assert_eq!(config.problems, []);
-        let shared = Arc::new(Shared::new(Duration::from_secs(1)));
+        let shared = Arc::new(Shared::new(Duration::from_secs(1), Instant::now()));
         let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
         let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
         Scene { sampler, shared, _pmcd: pmcd, _first: first }
     }
 
-    fn sample(&mut self) -> channel::Published {
-        self.sampler.attempt(Kind::Regular);
-        self.shared.published().clone()
+    fn sample(&mut self) -> exchange::Published {
+        self.sampler.attempt(Kind::Full);
+        self.shared.lock().published.clone()
     }
 }
 
@@ -101,12 +94,11 @@ fn a_steady_tick_allocates_nothing() {
     assert_eq!(snapshot.metrics.bad, []);
     let count = snapshot.slots.len();
     assert_eq!(count, CONFIG.lines().count());
-    (0..count).for_each(|place| snapshot.demand.ask(place, Duration::from_secs(3600)));
     drop(snapshot);
-    (0..5).for_each(|_| scene.sampler.attempt(Kind::Regular));
-    let allocated = measure(|| (0..10).for_each(|_| scene.sampler.attempt(Kind::Regular)));
+    (0..5).for_each(|_| scene.sampler.attempt(Kind::Full));
+    let allocated = measure(|| (0..10).for_each(|_| scene.sampler.attempt(Kind::Full)));
     assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
-    let published = scene.shared.published().clone();
+    let published = scene.shared.lock().published.clone();
     let snapshot = published.snapshot.unwrap();
     for (slot, metric) in snapshot.slots.iter().zip(&snapshot.metrics.good) {
         assert!(slot.values.as_ref().is_ok_and(|values| !values.is_empty()), "{}: {slot:?}", metric.name);
@@ -120,8 +112,7 @@ fn a_steady_tick_allocates_nothing() {
 fn a_sample_has_limited_memory() {
     let mut scene =
         Scene::new("one = sample.long.one\nspeed = rate(sample.milliseconds)\nwords = sample.string.hullo\n");
-    let demand = Arc::clone(&scene.sample().snapshot.unwrap().demand);
-    (0..3).for_each(|place| demand.ask(place, Duration::from_secs(3600)));
+    scene.sample();
     // Returns the number of values of each metric, or its error.
     let mut counts = |limit| {
         scene.sampler.limits.values = limit;
@@ -203,12 +194,12 @@ fn a_pmcd_that_always_reports_changes_costs_a_limited_number_of_samples() {
     let own = Domain::new(404).unwrap();
     let config = dir.path().join("conf");
     let mut config = Config::load(config.to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
-    let shared = Arc::new(Shared::new(Duration::from_secs(1)));
+    let shared = Arc::new(Shared::new(Duration::from_secs(1), Instant::now()));
     let (_first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
     let mut sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
     let pmcd = thread::spawn(move || restless(listener.accept().unwrap().0));
-    sampler.attempt(Kind::Regular);
-    assert_eq!(shared.published().outcome, Err(Error::AGAIN));
+    sampler.attempt(Kind::Full);
+    assert_eq!(shared.lock().published.outcome, Err(Error::AGAIN));
     assert!(matches!(sampler.state, State::Failed));
     drop(sampler);
     assert_eq!(pmcd.join().unwrap(), sample::BINDINGS as usize);
