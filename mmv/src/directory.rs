@@ -20,9 +20,11 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use crate::format::{Bytes, HEADER_LEN, Header, MAGIC, process_exists};
-use crate::home::Kept;
 use crate::names::truncated;
 use crate::os::forks::{Process, forks};
+
+/// A file that the registry keeps open.
+pub(crate) type Kept = pmapi::file::Kept<File>;
 
 /// An open directory.
 pub(crate) struct Directory(OwnedFd);

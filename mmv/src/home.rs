@@ -13,16 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::sys::resource::{Resource, getrlimit};
-use pmapi::file::{Kept as KeptFile, stores_may_fail};
+use pmapi::file::stores_may_fail;
 
-use crate::directory::Directory;
+use crate::directory::{Directory, Kept};
 use crate::format::VALUE_LEN;
 use crate::layout::{LEAST_ROOM, Layout, Table};
 use crate::os::pages::{Map, Slot, is_limit, may_reserve};
 use crate::os::{forks::Process, page_size};
-
-/// A file that the registry keeps open.
-pub(crate) type Kept = KeptFile<File>;
 
 /// Values, and buffers of texts, at addresses that never change.
 #[derive(Debug)]

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::directory::Kept;
 use crate::format::{
     Flags, Header, IndomRecord, LABEL_LEN, MAGIC, PAYLOAD_LEN, STRING_LEN, Section, Toc, ValueRecord, Version,
     word_of_half,
 };
 use crate::handle::read_text;
-use crate::home::{Home, Kept, check_size};
+use crate::home::{Home, check_size};
 use crate::layout::{Layout, Table};
 use crate::model::{Counts, Kind, Label, Model, TextId};
 

@@ -19,9 +19,8 @@ use super::inner::{Phase, State};
 use super::others::{Before, Claim, choose_cluster, remove_leftovers};
 use super::{Inner, absolute};
 use crate::Error;
-use crate::directory::{Directory, header};
+use crate::directory::{Directory, Kept, header};
 use crate::format::{Flags, process_exists};
-use crate::home::Kept;
 use crate::notice;
 use crate::os::forks::Process;
 
