@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use pmapi::escape::escaped_json;
 use pmapi::{Inst, Item, LabelFlags, LabelLevel, LabelSet, Serial};
 
-use super::snapshot::exported_serial;
 use super::source::Source;
+use super::source::exported_serial;
 use crate::reader::Label;
 
 /// Object that labels describe.

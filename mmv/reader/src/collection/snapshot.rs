@@ -14,7 +14,7 @@ use super::MetricDesc;
 use super::labels::{LabelSubject, LabelTable};
 use super::limits::Uid;
 use super::names::NameError;
-use super::source::Source;
+use super::source::{Source, exported_serial};
 use crate::format::ValueType;
 use crate::reader::{Indom, Instance, Metric};
 
@@ -105,12 +105,6 @@ pub(super) type Clusters = HashMap<OsString, Cluster>;
 /// Returns the cluster that a file requests, or 0.
 fn wanted(source: &Source) -> u16 {
     u16::try_from(source.file.header().cluster).unwrap_or_default()
-}
-
-/// Returns the exported number of a file's instance domain.
-pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
-    let number = (u32::from(cluster) << 11 | serial) & Serial::MAX;
-    Serial::try_new(number).unwrap_or(const { Serial::new(0) })
 }
 
 /// Returns an identifier for the tree of names, which needs some domain.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::{fmt, fs, io};
 
+use pmapi::Serial;
+
 use super::limits::{Cost, Uid};
 use super::names::{Front, FullNames};
 use crate::format::{STRING_LEN, VALUE_LEN, ValueRecord, Version};
@@ -296,4 +298,10 @@ pub(super) fn read_string<'b>(
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(text.split(|byte| *byte == 0).next().unwrap_or_default())
+}
+
+/// Returns the exported number of a file's instance domain.
+pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
+    let number = (u32::from(cluster) << 11 | serial) & Serial::MAX;
+    Serial::try_new(number).unwrap_or(const { Serial::new(0) })
 }

@@ -63,7 +63,8 @@ struct Form {
 }
 
 /// Values of which every option accepts one.
-const VALUES: [&str; 8] = ["7", "1,-1,0,0,3,0", "allow:localhost:5", "names=5", "pdu", "word", "local:", "10sec"];
+const VALUES: [&str; 9] =
+    ["7", "1,-1,0,0,3,0", "allow:localhost:5", "names=5", "files=5", "pdu", "word", "local:", "10sec"];
 
 fn forms(command: &Command, arg: &Arg) -> Vec<Form> {
     let option = arg.get_long().map_or_else(|| format!("-{}", arg.get_short().unwrap()), |name| format!("--{name}"));
