@@ -2,7 +2,8 @@
 
 here=$PWD/packaging
 kind=${0##*/}
-eval "$(sed -n '/^show()/p' pmda/src/dir/steps.in)"
+# show TEXT: prints a text in one line of printable ASCII; other bytes, which could control a terminal, become \ooo.
+show() { printf %s "$1" | tr '\n' ' ' | LC_ALL=C sed -n 'l 0' | sed 's/\$$//'; }
 fail() { printf '%s\n' "packaging/$kind: $(show "$1")" >&2; exit "${2:-1}"; }
 usage() { sed -n '/^# Usage/,/^$/s/^# \{0,1\}//p' "$here/$kind"; }
 

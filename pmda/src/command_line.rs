@@ -25,7 +25,6 @@ pub(crate) struct Options {
     pub(crate) open_control: bool,
     pub(crate) write_pmda: Option<PathBuf>,
     pub(crate) write_help: Option<PathBuf>,
-    pub(crate) exchange: Option<Vec<PathBuf>>,
     /// Arguments that are not options, of an agent that does not define positional arguments. They are ignored, as in C
     /// agents.
     pub(crate) operands: Vec<OsString>,

@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::start::EngineBuilder;
 use crate::starter::{Starter, close_inherited};
 use crate::transport::{Bound, is_connected};
-use crate::{log, user};
+use crate::{install, log, user};
 
 /// Runs an agent as its binary's `main`: parses the command line, opens the log, connects to pmcd, and answers requests
 /// until pmcd closes the connection (pmdaDaemon(3) to pmdaMain(3)).
@@ -42,6 +42,10 @@ macro_rules! main {
 
 /// Runs an agent as [`main`](fn@main) does, with a command line of the caller, whose first argument is the program.
 pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(task) = install::task(args.get(1)) {
+        return install::main(task, A::NAME, args.into_iter().skip(2).collect());
+    }
     let mut options = match Options::parse::<A>(args) {
         Ok(options) => options,
         Err(refused) => return refused.complain().into(),
@@ -51,7 +55,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = A::command_line(&mut CommandLine(&mut options)) {
         return code;
     }
-    if options.write_pmda.is_some() || options.write_help.is_some() || options.exchange.is_some() {
+    if options.write_pmda.is_some() || options.write_help.is_some() {
         return written::<A>(&options);
     }
     if options.address.is_none() && !is_connected() {
@@ -178,9 +182,6 @@ fn written<A: Agent>(options: &Options) -> ExitCode {
 fn write<A: Agent>(options: &Options) -> Start<()> {
     if let Some(reason) = options.unfit_for_install().filter(|_| options.write_pmda.is_some()) {
         return Err(reason.into());
-    }
-    if let Some([one, other]) = options.exchange.as_deref() {
-        return Ok(pmapi::file::exchange(one, other)?);
     }
     let schema = builder::<A>(options).schema()?;
     if let Some(dir) = &options.write_pmda {

@@ -8,6 +8,7 @@ use pmapi::file::{self, Dir, NewFile};
 use pmapi::{InDom, PmId};
 
 use crate::error::Failure;
+use crate::install::{self, About, Spelling, Task};
 use crate::schema::{ArgumentDef, Schema};
 
 impl Schema {
@@ -88,40 +89,34 @@ impl Schema {
         text
     }
 
-    /// Fills in a template of a script. `spelling` returns how an option of the framework is written.
-    fn script(&self, template: &str, spelling: impl Fn(&str) -> String) -> String {
-        let args = if self.is_renamed() { format!("--name {}", self.name()) } else { String::new() };
-        let entry = format!("{}_init", self.own_name());
-        let questions: Vec<_> = self.arguments().iter().map(ArgumentDef::script).collect();
+    /// Returns what Install needs to know. `spelling` returns how an option of the framework is written.
+    fn about(&self, spelling: impl Fn(&str) -> String) -> About {
         let running = self.running();
         let debug = spelling("debug");
-        let replace = [
-            ("@DEBUG@", if debug.starts_with("--") { debug + "=" } else { debug }),
-            ("@DOMAIN@", spelling("domain")),
-            ("@INET@", spelling("inet")),
-            ("@IPV6@", spelling("ipv6")),
-            ("@UNIX@", spelling("unix")),
-            ("@QUESTIONS@", questions.join("\n")),
-            ("@USER@", running.user.clone().unwrap_or_default()),
-            ("@RESTART@", running.restart.to_string()),
-            ("@NOTREADY@", self.is_not_ready().to_string()),
-            ("@ENTRY@", entry),
-            ("@NAME@", self.name().to_owned()),
-            ("@SYMBOL@", self.symbol()),
-            ("@ARGS@", args),
-        ];
-        let text = template.replace("@STEPS@", include_str!("dir/steps.in"));
-        let text = text.replace("@CHOICES@", include_str!("dir/choices.in"));
-        // The marks are replaced from left to right, once, because the text of a question may look like a mark.
-        let mut script = String::with_capacity(text.len());
-        let mut rest = text.as_str();
-        while let Some((at, mark, value)) = first_mark(rest, &replace) {
-            script.push_str(&rest[..at]);
-            script.push_str(value);
-            rest = &rest[at + mark.len()..];
+        About {
+            name: self.name().to_owned(),
+            is_renamed: self.is_renamed(),
+            symbol: self.symbol(),
+            entry: format!("{}_init", self.own_name()),
+            user: running.user.clone(),
+            restart: running.restart,
+            not_ready: self.is_not_ready(),
+            spelling: Spelling {
+                debug: if debug.starts_with("--") { debug + "=" } else { debug },
+                domain: spelling("domain"),
+                inet: spelling("inet"),
+                ipv6: spelling("ipv6"),
+                unix: spelling("unix"),
+            },
+            questions: self.arguments().iter().map(ArgumentDef::question).collect(),
         }
-        script.push_str(rest);
-        script
+    }
+
+    /// Returns the script `Install` or `Remove`, which runs the agent's program.
+    fn script(&self, task: Task) -> String {
+        let text = include_str!("install/script.in");
+        let text = text.replace("@SCRIPT@", task.script()).replace("@OPTION@", task.option());
+        text.replace("@NAME@", self.name())
     }
 
     /// Writes the agent's complete PCP directory: scripts, name space, help, and a copy of `binary` under the name of
@@ -153,8 +148,11 @@ impl Schema {
             // A line for stdpmid.local. Not called stdpmid, which the name space includes.
             write("domain.stdpmid".as_ref(), &format!("{}\t{}\n", self.symbol(), self.domain()), 0o644)?;
         }
-        write("Install".as_ref(), &self.script(include_str!("dir/Install.in"), &spelling), 0o755)?;
-        write("Remove".as_ref(), &self.script(include_str!("dir/Remove.in"), &spelling), 0o755)?;
+        let about = serde_json::to_string_pretty(&self.about(spelling))? + "\n";
+        write(install::FILE.as_ref(), &about, 0o644)?;
+        for task in [Task::Install, Task::Remove] {
+            write(task.script().as_ref(), &self.script(task), 0o755)?;
+        }
         let copy = |from: &Path, name: &str| {
             self::write(&top, name.as_ref(), 0o755, |new| io::copy(&mut file::open(from)?, &mut new.file()).map(drop))
                 .map_err(at(&dir.join(name)))
@@ -165,12 +163,6 @@ impl Schema {
         }
         copy(binary, &format!("pmda{}", self.name()))
     }
-}
-
-/// Returns the first mark of a template: its offset, the mark, and its value.
-fn first_mark<'r>(text: &str, replace: &'r [(&'static str, String)]) -> Option<(usize, &'static str, &'r str)> {
-    let found = replace.iter().filter_map(|(mark, value)| Some((text.find(mark)?, *mark, value.as_str())));
-    found.min_by_key(|(at, ..)| *at)
 }
 
 /// Writes a file at a path below `top`. Directories in the path are created, and must not be symbolic links.

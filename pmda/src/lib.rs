@@ -3,7 +3,7 @@
 //! An agent implements [`Agent`]: it declares metrics, instance domains, help and labels in [`Agent::new`], and puts
 //! values into the answer in [`Agent::fetch`]. Its binary has the line `pmda::main!(A);`. [`main`](fn@main) handles the
 //! options, the transports, the version exchange, the log and the change of user. `--write-pmda` makes it write the
-//! files that PCP needs beside the binary.
+//! files that PCP needs beside the binary, and `--install` installs it into the PCP of the host.
 //!
 //! ```
 //! use pmda::prelude::*;
@@ -78,6 +78,7 @@ mod event;
 mod files;
 mod fixed_limit;
 mod indom;
+pub mod install;
 pub mod limits;
 pub mod log;
 mod log_file;

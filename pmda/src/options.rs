@@ -15,9 +15,12 @@ use crate::agent::Agent;
 use crate::command_line::Options;
 use crate::transport::{Address, inet_port};
 
+const AFTER_HELP: &str = "As the first option, --install or --remove makes root install the agent into the PCP of this host, or \
+                          remove it; --install --help and --remove --help list what follows.";
+
 /// The options of every agent.
 #[derive(Parser, Debug)]
-#[command(about = None, long_about = None, args_override_self = true)]
+#[command(about = None, long_about = None, args_override_self = true, after_help = AFTER_HELP)]
 #[command(disable_help_flag = true, disable_version_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
 #[command(version = format!("(pcp-pmda {})", pmapi::build::version(env!("CARGO_PKG_VERSION"))))]
 struct Given {
@@ -53,9 +56,6 @@ struct Given {
     /// Write the compiled help to BASE.dir and BASE.pag and exit
     #[arg(long, value_name = "BASE", group = "task")]
     write_help: Option<PathBuf>,
-    /// Exchange the names of two files or directories and exit, for Install and Remove
-    #[arg(long, hide = true, num_args = 2, value_name = "FILE", group = "task")]
-    exchange: Option<Vec<PathBuf>>,
     /// Show this help and exit
     #[arg(short = '?', long, action = ArgAction::Help)]
     help: Option<bool>,
@@ -176,7 +176,6 @@ impl Options {
             open_control: given.open_control,
             write_pmda: given.write_pmda,
             write_help: given.write_help,
-            exchange: given.exchange,
             operands,
             repeated: None,
             matches,
@@ -422,12 +421,9 @@ mod tests {
         let schema = crate::Engine::<Letters>::builder().schema().unwrap();
         let dir = tempfile::tempdir().unwrap();
         schema.write_dir(dir.path(), &std::env::current_exe().unwrap(), spelling::<Letters>).unwrap();
-        let install = std::fs::read_to_string(dir.path().join("Install")).unwrap();
-        for part in ["--domain '$domain", "--inet $address", "--ipv6 $address", "--unix $address", "--debug=$PCP_DEBUG"]
-        {
-            assert!(install.contains(part), "{part}");
-        }
-        assert!(install.contains("(--domain|--inet|--ipv6|--unix|--name)") && install.contains("/^--debug=./"));
+        let spelled = crate::install::About::read(dir.path()).unwrap().spelling;
+        let spelled = [spelled.domain, spelled.inet, spelled.ipv6, spelled.unix, spelled.debug];
+        assert_eq!(spelled, ["--domain", "--inet", "--ipv6", "--unix", "--debug="]);
         assert_eq!((spelling::<Own>("domain"), spelling::<Own>("ipv6")), ("-d".to_owned(), "-6".to_owned()));
     }
 

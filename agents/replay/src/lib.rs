@@ -8,6 +8,7 @@
 
 mod clock;
 mod control;
+mod install;
 mod metrics;
 mod options;
 mod recording;
@@ -28,6 +29,8 @@ use clock::Clock;
 use metrics::Metrics;
 use options::Options;
 use recording::Recording;
+
+pub use install::main;
 
 /// Agent `replay`.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Daemon `pmdareplay`.
 
 fn main() -> std::process::ExitCode {
-    pmda::main::<pmda_replay::Replay>()
+    pmda_replay::main()
 }

@@ -1,6 +1,7 @@
 //! Questions that `Install` asks, and the way in which pmcd runs the agent.
 
 use super::mistake::Mistake;
+use crate::install::Question;
 
 /// An option of the agent that `Install` asks for.
 ///
@@ -73,22 +74,16 @@ impl ArgumentDef {
         Ok(())
     }
 
-    /// Returns the call of the script's function `question`.
-    pub(crate) fn script(&self) -> String {
-        let prompt = if self.prompt.is_empty() { &self.option } else { &self.prompt };
-        let words = [&self.option, prompt, &self.default, &self.help].map(|word| quoted(word));
-        format!("question {}", words.join(" "))
+    /// Returns the question for Install.
+    pub(crate) fn question(&self) -> Question {
+        let ArgumentDef { option, prompt, default, help } = self.clone();
+        Question { option, prompt, default, help }
     }
 }
 
 /// Returns whether a text can be a value in a line of pmcd's configuration, or is empty.
 pub(super) fn is_word(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || "_-./:,=@%+*~^[]{}!".contains(c))
-}
-
-/// Quotes a text for the shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// How pmcd runs the agent after Install.
@@ -118,13 +113,8 @@ mod tests {
     #[test]
     fn options_and_their_texts() {
         let mut argument = ArgumentDef::new("--host");
-        assert_eq!(argument.script(), "question '--host' '--host' '' ''");
         argument.prompt("Host's name").default("local:").help("It's a host.\n$(reboot)");
-        assert_eq!(
-            argument.script(),
-            r"question '--host' 'Host'\''s name' 'local:' 'It'\''s a host.
-$(reboot)'"
-        );
+        assert_eq!(argument.question().help, "It's a host.\n$(reboot)");
         assert_eq!(argument.check(), Ok(()));
         for option in ["-N", "-6", "--agent-timeout"] {
             assert_eq!(ArgumentDef::new(option).check(), Ok(()), "{option}");

@@ -30,6 +30,9 @@ use options::Options;
 use supervisor::Supervisor;
 
 fn main() -> ExitCode {
+    if let Some(code) = pmda::install::host(std::env::args_os()) {
+        return code;
+    }
     let mut options = match Options::try_parse() {
         Ok(options) => options,
         Err(e) => return pmda::refuse(e, 1),

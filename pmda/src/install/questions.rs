@@ -1,0 +1,208 @@
+//! Questions on the terminal, and the agent's own options as words of pmcd's configuration.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use super::about::Question;
+use super::choices::fit;
+use super::outcome::{Outcome, Stop};
+use super::task::Task;
+use super::text::{part, show, tell};
+use super::{signals, text};
+
+/// Asks questions on standard input.
+pub(crate) struct Asker {
+    task: Task,
+    /// Print the answers.
+    echo: bool,
+}
+
+impl Asker {
+    pub(crate) fn new(task: Task, echo: bool) -> Asker {
+        Asker { task, echo }
+    }
+
+    /// Returns whether a person answers.
+    pub(crate) fn is_terminal() -> bool {
+        io::stdin().is_terminal()
+    }
+
+    /// Prints a question, and returns the answer, by default `default`. The answer `?` prints `about`.
+    fn reply(&self, prompt: &str, default: &str, about: &str) -> Outcome<String> {
+        loop {
+            let shown = if default.is_empty() { String::new() } else { format!(" [{}]", show(default)) };
+            part(&format!("{prompt}{shown} "));
+            let mut line = Vec::new();
+            let ended = io::stdin().lock().read_until(b'\n', &mut line).is_err() || line.last() != Some(&b'\n');
+            if ended && Self::is_terminal() {
+                part("\n");
+                return Err(Stop::new("no answer; nothing is changed."));
+            }
+            let answer = String::from_utf8_lossy(&line).trim().to_owned();
+            if self.echo {
+                tell(&answer);
+            }
+            match &*answer {
+                "?" => part(&format!("{about}\n")),
+                "" => return Ok(default.to_owned()),
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// Asks until `check` accepts the answer. Without a terminal, the next line answers another question, so that a wrong
+    /// answer is an error.
+    pub(crate) fn ask<T>(
+        &self,
+        prompt: &str,
+        default: &str,
+        about: &str,
+        mut check: impl FnMut(&str) -> Outcome<T>,
+    ) -> Outcome<T> {
+        loop {
+            match check(&self.reply(prompt, default, about)?) {
+                Err(stop) => stop.print(self.task),
+                Ok(answer) => return Ok(answer),
+            }
+            if !Self::is_terminal() {
+                return Err(Stop::new("nothing is changed."));
+            }
+            signals::check()?;
+        }
+    }
+
+    /// Asks for one of some words, of which the first is the default. Upper or lower case does not matter.
+    pub(crate) fn ask_word<'w>(&self, prompt: &str, words: &[&'w str], about: &str) -> Outcome<&'w str> {
+        self.ask(prompt, words.first().unwrap_or(&""), about, |answer| {
+            let given = if answer.eq_ignore_ascii_case("inet") { "internet" } else { answer };
+            let found = words.iter().find(|word| word.eq_ignore_ascii_case(given));
+            found.copied().ok_or_else(|| Stop::new(format!("'{answer}' is none of the answers {}.", words.join(", "))))
+        })
+    }
+}
+
+/// An option in the words of the agent: its value, how often it is there, and the other words.
+struct Taken {
+    value: String,
+    count: usize,
+    rest: Vec<String>,
+}
+
+/// Takes an option out of the words.
+fn take(option: &str, words: &[String]) -> Taken {
+    let mut taken = Taken { value: String::new(), count: 0, rest: Vec::new() };
+    let is_letter = !option.starts_with("--");
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix(option) {
+            Some("") => Some(words.next().map_or("", String::as_str)),
+            Some(value) if value.starts_with('=') => Some(&value[1..]),
+            // A value may follow an option of one letter in the same word.
+            Some(value) if is_letter => Some(value),
+            _ => None,
+        };
+        match value {
+            Some(value) => {
+                taken.value = value.to_owned();
+                taken.count += 1;
+            }
+            None => taken.rest.push(word.clone()),
+        }
+    }
+    taken
+}
+
+/// Returns the words with a value of an option. Its default is left out.
+fn with_option(question: &Question, rest: &[String], value: &str) -> Vec<String> {
+    let mut words = rest.to_vec();
+    let option = &question.option;
+    if value == question.default {
+    } else if option.starts_with("--") {
+        words.push(format!("{option}={value}"));
+    } else {
+        words.extend([option.clone(), value.to_owned()]);
+    }
+    words
+}
+
+/// Asks for the value of an option of the agent. Returns the words with the answer. An option that is there more than once
+/// stays as it is.
+///
+/// The agent is asked, too, by `try_words`. If it does not accept the words without this answer either, another answer may
+/// be the reason, and the last check decides.
+pub(crate) fn question(
+    asker: &Asker,
+    question: &Question,
+    own: Vec<String>,
+    try_words: impl Fn(&[String]) -> Result<(), Vec<u8>>,
+) -> Outcome<Vec<String>> {
+    let option = &question.option;
+    let taken = take(option, &own);
+    if taken.count > 1 {
+        return Ok(own);
+    }
+    let prompt = if question.prompt.is_empty() { option } else { &question.prompt };
+    let about =
+        if question.help.is_empty() { format!("There is no help for {option}.") } else { question.help.clone() };
+    let shown = if taken.value.is_empty() { &question.default } else { &taken.value };
+    asker.ask(&format!("{prompt} ({option})?"), shown, &about, |answer| {
+        let words = with_option(question, &taken.rest, answer);
+        if answer == question.default {
+            return Ok(words);
+        }
+        fit(answer)?;
+        let is_number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        if answer.strip_prefix('-').is_some_and(|rest| !rest.is_empty() && !is_number(rest)) {
+            return Err(Stop::new(format!("argument '{answer}': the value of {option} cannot begin with -.")));
+        }
+        if words == own {
+            return Ok(words);
+        }
+        match try_words(&words) {
+            Err(refused) if try_words(&own).is_ok() => {
+                // The reason comes first, and then the agent's usage.
+                let lines = String::from_utf8_lossy(&refused).into_owned();
+                let reason: Vec<_> = lines.lines().take_while(|line| !line.starts_with("Usage:")).collect();
+                text::said(reason.join("\n").as_bytes());
+                Err(Stop::silent())
+            }
+            _ => Ok(words),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn an_option_is_found_in_all_forms() {
+        for (option, line, value, count, rest) in [
+            ("-N", "-a x -N 5 -v", "5", 1, "-a x -v"),
+            ("-N", "-N5", "5", 1, ""),
+            ("-N", "-N=5 -N", "", 2, ""),
+            ("--host", "--host=h --hosts=x", "h", 1, "--hosts=x"),
+            ("--host", "--host h", "h", 1, ""),
+            ("--host", "-h x", "", 0, "-h x"),
+        ] {
+            let taken = take(option, &words(line));
+            assert_eq!((&*taken.value, taken.count, taken.rest), (value, count, words(rest)), "{option} {line}");
+        }
+    }
+
+    #[test]
+    fn a_default_is_left_out() {
+        let question = |option: &str| Question {
+            option: option.into(),
+            prompt: String::new(),
+            default: "10".into(),
+            help: String::new(),
+        };
+        assert_eq!(with_option(&question("-N"), &words("-v"), "10"), words("-v"));
+        assert_eq!(with_option(&question("-N"), &words("-v"), "5"), words("-v -N 5"));
+        assert_eq!(with_option(&question("--number"), &[], "5"), words("--number=5"));
+    }
+}
