@@ -208,5 +208,6 @@ fn files_are_those_that_install_writes() {
     for name in names(&etc()) {
         assert_eq!(fs::read(pmda.join("etc").join(&name)).unwrap(), fs::read(etc().join(&name)).unwrap());
     }
-    assert!(fs::read_to_string(pmda.join("Install")).unwrap().contains("\nnotready=true\n"));
+    let facts: serde_json::Value = serde_json::from_slice(&fs::read(pmda.join("install.json")).unwrap()).unwrap();
+    assert_eq!(facts["not_ready"], true);
 }

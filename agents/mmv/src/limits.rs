@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | `user-files` | 1250 | files of a user, including skipped ones | `files` |
 //! | `files` | 4000 | files in total, at most 4095 | `files` |
-//! | `user-memory` | 36 | MiB for the files of a user | `memory` |
+//! | `user-memory` | 48 | MiB for the files of a user | `memory` |
 //! | `memory` | 144 | MiB for all files | `memory` |
 //! | `file-memory` | 8 | MiB of data in a file, without holes | `memory` |
 //! | `user-values` | 120000 | values of a user; a text counts as 20, a label as 40, an instance as 1 | `values` |

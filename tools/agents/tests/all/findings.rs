@@ -1,4 +1,4 @@
-//! Checks that the tests named in `qa/FINDINGS.md` and the paragraphs of SECURITY.md exist.
+//! Checks that the tests named in `qa/FINDINGS.md` and the paragraphs of docs/limits.md exist.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,15 +9,15 @@ use std::path::Path;
 fn each_test_of_the_table_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let security = read("SECURITY.md").replace('\n', " ");
+    let risks = read("docs/limits.md").replace('\n', " ");
     let (mut tests, mut rows) = (0, 0);
     let table = read("qa/FINDINGS.md");
     let answers = table.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | "));
     for (what, answer) in answers.filter(|(what, _)| *what != "| what could go wrong") {
         rows += 1;
         for answer in answer.split("; ") {
-            if let Some(paragraph) = answer.strip_prefix("SECURITY.md: ") {
-                assert!(security.contains(paragraph.trim_matches('"')), "{what}: {paragraph}");
+            if let Some(paragraph) = answer.strip_prefix("docs/limits.md: ") {
+                assert!(risks.contains(paragraph.trim_matches('"')), "{what}: {paragraph}");
                 tests += 1;
                 continue;
             }

@@ -54,7 +54,7 @@ fn archives() -> Vec<PathBuf> {
 }
 
 fn oracle(dir: &Path) -> PathBuf {
-    testkit::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/oracle.c"), dir, &["-lpcp"])
+    testkit::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/support/oracle.c"), dir, &["-lpcp"])
 }
 
 fn libpcp(oracle: &Path, args: &[&str], archive: &Path) -> Vec<u8> {

@@ -28,7 +28,7 @@ impl Oracle {
         static BINARY: OnceLock<tempfile::TempDir> = OnceLock::new();
         let binary = BINARY.get_or_init(|| {
             let dir = tempfile::tempdir().unwrap();
-            testkit::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/context/oracle.c"), &dir, &["-lpcp"]);
+            testkit::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/context/oracle.c"), &dir, &["-lpcp"]);
             dir
         });
         let mut child = Command::new(binary.path().join("oracle"))
