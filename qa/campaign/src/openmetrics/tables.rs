@@ -13,6 +13,9 @@ use crate::probe::{Answer, Probe};
 use crate::rng::Rng;
 use crate::spec::Spec;
 
+/// Value of the metric that stands before all damage.
+const HONEST: f64 = 12_345.0;
+
 /// Number of starts in a round.
 const ROUND: u64 = 16;
 /// Limit of the job's own memory, in KiB.
@@ -73,7 +76,7 @@ fn write(rng: &mut Rng, scene: &Scene) -> Outcome {
 fn ask(job: &Job, spec: &'static Spec, scene: &Scene) -> Outcome {
     let mut agent = host::start(spec, Kind::Local, job, scene)?;
     let count = Probe::lookup_when_bound(&mut *agent, "openmetrics.honest.count")?;
-    Probe::default().fetch(count, Answer::Number(Type::Double, super::HONEST))?.ask(&mut *agent)?;
+    Probe::default().fetch(count, Answer::Number(Type::Double, HONEST))?.ask(&mut *agent)?;
     let rows = Probe::lookup(&mut *agent, "openmetrics.honest.rows")?;
     Probe::default().fetch(rows, Answer::Any)?.ask(&mut *agent)
 }

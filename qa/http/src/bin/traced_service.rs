@@ -51,7 +51,7 @@ async fn item(Path(id): Path<u32>) -> (StatusCode, String) {
 }
 
 async fn look_up(id: u32) -> (StatusCode, String) {
-    if id % 10 == 0 {
+    if id.is_multiple_of(10) {
         tracing::warn!(name: "no such item", id, "nothing has this number");
         return (StatusCode::NOT_FOUND, "no such item\n".into());
     }
