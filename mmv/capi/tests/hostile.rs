@@ -46,6 +46,7 @@ fn threads_are_cancelled() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: a program in C runs with each of many limits.
 fn a_lack_of_memory_is_an_error() {
     run("hostile", "memory");
 }
@@ -53,6 +54,7 @@ fn a_lack_of_memory_is_an_error() {
 /// The first export of a process registers the fork handlers.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: many processes are forked.
 fn processes_fork_during_their_first_exports() {
     run("forks", "first");
 }

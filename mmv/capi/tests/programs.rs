@@ -82,6 +82,7 @@ fn masked(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: programs in C are compiled.
 fn programs_print_and_write_the_same() {
     let sources = Pcp::required().testsuite().join("src");
     let dir = tempfile::tempdir().unwrap();

@@ -78,6 +78,7 @@ proptest! {
 
     #[test]
     #[ignore = "needs PCP"]
+    // Slow: many sequences of calls, with both libraries.
     fn files_and_results_are_those_of_c(mut plan in plan(), updates in updates()) {
         let [c, own] = &*BOTH;
         if Pcp::required().version() >= Version(7, 0, 0) {
@@ -99,6 +100,7 @@ proptest! {
 
     /// Runs without C's library, for valgrind. There is a file if there is a handle.
     #[test]
+    // Slow: many sequences of calls.
     fn calls_of_this_library(plan in plan(), updates in updates()) {
         let (own, dir) = (common::own(), tempfile::tempdir().unwrap());
         let done = perform(&own, &plan, &updates.0, &dir.path().join("own"), false);

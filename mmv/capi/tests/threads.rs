@@ -37,6 +37,7 @@ unsafe fn text_of(value: *mut std::ffi::c_void, handle: *mut std::ffi::c_void) -
 }
 
 #[test]
+// Slow: threads update a value very often.
 fn no_update_is_lost() {
     let (mmv, dir) = (own(), tempfile::tempdir().unwrap());
     let metrics: Vec<_> = TYPES.iter().map(|ty| metric(&format!("m{ty}"), *ty as u32, *ty, 0)).collect();

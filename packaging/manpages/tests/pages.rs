@@ -85,6 +85,7 @@ fn pages_name_their_options() {
 
 #[test]
 #[ignore = "needs man"]
+// Slow: man formats each page.
 fn man_formats_the_pages_without_warnings() {
     let dir = written();
     let pages = pages(dir.path());

@@ -43,6 +43,7 @@ fn succeeds(output: Output) -> String {
 }
 
 #[test]
+// Slow: the package of each template is compiled.
 fn each_template_compiles_is_tested_and_keeps_the_rules() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let root = root();

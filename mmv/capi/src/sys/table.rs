@@ -267,6 +267,7 @@ mod tests {
     /// A thread that uses its own object only is often preempted within `find`. Meanwhile other threads remove so many
     /// objects of the same list that the oldest are freed, and their memory is used for objects of another list.
     #[test]
+    // Slow: threads race for a while.
     fn look_ups_survive_the_removal_of_other_objects() {
         static TABLE: Table<Page> = Table::new();
         let insert = |key| assert!(TABLE.insert(Page(key, AtomicBool::new(false))).is_ok());

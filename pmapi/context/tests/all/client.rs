@@ -24,6 +24,7 @@ fn is_before_6_3_2(pcp: &Pcp) -> bool {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's client and ours report an archive in several ways.
 fn reports_as_pmclient() {
     let pcp = Pcp::required();
     let dir = pcp.testsuite().join("archives");

@@ -213,6 +213,7 @@ fn same(expression: &str, ours: &str, theirs: &str) -> bool {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp evaluates each definition over the installed archives.
 fn derived_metrics_as_in_libpcp() {
     let dir = tempfile::tempdir().unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/derived.c");

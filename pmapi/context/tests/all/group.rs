@@ -287,6 +287,7 @@ fn archives() -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp fetches groups over the installed archives.
 fn groups_over_archives_as_in_libpcp() {
     let (oracle, mut values, mut archives_compared) = (Oracle::new(), 0, 0);
     for path in archives() {

@@ -104,6 +104,7 @@ fn lines() -> Vec<String> {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp computes many windows.
 fn windows_as_in_libpcp() {
     let dir = tempfile::tempdir().unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/window.c");
@@ -231,6 +232,7 @@ fn dates() -> Vec<String> {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp reads many dates.
 fn dates_in_words_as_in_libpcp() {
     let dir = tempfile::tempdir().unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/window.c");

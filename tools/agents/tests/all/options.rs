@@ -163,6 +163,7 @@ fn all_combinations<A: Agent>() {
 }
 
 #[test]
+// Slow: all pairs of options of each agent.
 fn options_mean_the_same_in_all_combinations() {
     all_combinations::<pmda_trivial::Trivial>();
     all_combinations::<pmda_simple::Simple>();

@@ -112,6 +112,7 @@ fn the_repository_is_named_when_crates_are_published() {
 }
 
 #[test]
+// Slow: cargo lists the files of each package.
 fn packages_have_licences_and_no_tests() {
     for package in published() {
         let name = package["name"].as_str().unwrap();

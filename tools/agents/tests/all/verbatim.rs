@@ -152,6 +152,7 @@ impl Allowed {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: all lines of the repository are compared with PCP's.
 fn testsuite_and_sources_of_pcp_are_not_copied() {
     let installed = Pcp::required();
     let pcp = lines_of_pcp(&installed);

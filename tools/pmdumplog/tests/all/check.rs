@@ -28,6 +28,7 @@ fn verdict(program: &str, option: &str, archive: &Path) -> (Option<i32>, bool) {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pmlogcheck and ours check each archive of the test suite.
 fn verdicts_as_those_of_pmlogcheck() {
     let wants_all = std::env::var_os("ARCHIVES").is_some_and(|what| what == "all");
     let suite = Pcp::required().testsuite();

@@ -107,6 +107,7 @@ fn compare(options: &str, archive: &Path) {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's command and ours print each archive of the test suite.
 fn all_of_each_archive_of_the_testsuite() {
     let archives = archives();
     for archive in archives.iter().filter(|archive| !is_large(archive)) {
@@ -116,6 +117,7 @@ fn all_of_each_archive_of_the_testsuite() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's command and ours print each archive of the test suite.
 fn other_options_over_the_testsuite() {
     let options =
         ["-z -I -e -h -xx", "-z -r -M", "-l -x -s -m", "-Z UTC -d -t", "-z -i -S 10min -T 20min", "-m -S -90sec"];
