@@ -33,8 +33,16 @@ pub fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Re
     create(work).inspect_err(|_| drop(unsafe { Box::from_raw(work) }))
 }
 
-/// Starts a thread as [`spawn`] does, to which the system delivers no signal of the process. Libraries start their
-/// threads in programs of others by this function.
+/// Starts a thread as [`spawn`] does, to which the system delivers no signal of the process; see [`without_signals`].
+///
+/// # Errors
+/// Errors of [`spawn`].
+pub fn spawn_without_signals(name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    without_signals(|| spawn(name, work))
+}
+
+/// Calls `start`, whose new threads get no signal of the process. Libraries start their threads in programs of others by
+/// this function.
 ///
 /// A program that blocks a signal in its own threads, to wait for it with sigwait(3) or signalfd(2), would otherwise be
 /// ended by it: the kernel delivers a signal of the process to any thread that does not block it. And handlers of the
@@ -42,16 +50,16 @@ pub fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Re
 /// that they concern cannot go on. Processes that the thread starts inherit the blocked signals.
 ///
 /// # Errors
-/// Errors of [`spawn`].
-pub fn spawn_without_signals(name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// Those of `start` and of `pthread_sigmask(3)`.
+pub fn without_signals<T>(start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let mut blocked = SigSet::all();
     let faults = [Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGSEGV, Signal::SIGSYS, Signal::SIGTRAP];
     faults.into_iter().for_each(|fault| blocked.remove(fault));
     // The new thread inherits the signals that this one blocks.
     let before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-    let spawned = spawn(name, work);
+    let started = start();
     before.thread_set_mask()?;
-    spawned
+    started
 }
 
 /// Makes the threads that start later share one heap.

@@ -5,11 +5,14 @@ use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+
+use pmapi::thread::without_signals;
 
 use super::scan::{Extent, Scanner, Seen};
 use super::snapshot::Snapshot;
@@ -20,6 +23,8 @@ pub(super) struct Watch {
     shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
     patience: Allowance,
+    /// `None` if it has started although the signals could not be unblocked.
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -121,18 +126,18 @@ impl Watch {
         // The scanner comes back if there is no thread.
         let slot = Arc::new(Mutex::new(Some(scanner)));
         let (own, given) = (Arc::clone(&shared), Arc::clone(&slot));
-        let spawned = pmapi::thread::spawn_without_signals("mmv files", move || {
+        let run = move || {
             let _end = End(&own);
             let scanner = given.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(scanner) = scanner {
                 Thread::new(scanner, &own).run();
             }
-        });
-        match spawned {
-            Ok(()) => Ok(Watch { shared, stop, patience: Allowance::new(PATIENCE, WAITING) }),
+        };
+        match without_signals(|| thread::Builder::new().name("mmv files".into()).spawn(run)) {
+            Ok(thread) => Ok(Watch { shared, stop, patience: Allowance::new(PATIENCE, WAITING), thread: Some(thread) }),
             Err(e) => match slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 Some(scanner) => Err((scanner, e)),
-                None => Ok(Watch { shared, stop, patience: Allowance::new(PATIENCE, WAITING) }),
+                None => Ok(Watch { shared, stop, patience: Allowance::new(PATIENCE, WAITING), thread: None }),
             },
         }
     }
@@ -171,7 +176,13 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         self.shared.wake();
-        drop(self.shared.done.wait_timeout_while(self.shared.lock(), END, |state| !state.is_over));
+        let waited = self.shared.done.wait_timeout_while(self.shared.lock(), END, |state| !state.is_over);
+        let is_over = waited.unwrap_or_else(PoisonError::into_inner).0.is_over;
+        // Its stack is gone when this returns, as memory checkers of a program that loads an agent expect.
+        if let Some(thread) = self.thread.take().filter(|_| is_over) {
+            // A panic has been reported by its hook.
+            _ = thread.join();
+        }
     }
 }
 
