@@ -20,7 +20,6 @@
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
 
-mod acl;
 mod agent;
 mod attacker;
 mod c_agent;
@@ -36,7 +35,6 @@ mod pmcd;
 mod program;
 mod words;
 
-pub use acl::let_user_write;
 pub use agent::{Agent, free_port};
 pub use attacker::Attacker;
 pub use c_agent::{CAgent, built};

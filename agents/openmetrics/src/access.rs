@@ -42,7 +42,7 @@ impl Access {
         let secrets = [&self.bearer, &self.basic].into_iter().flatten().map(PathBuf::as_path);
         for path in secrets.chain(self.certificates()) {
             let checked = path.metadata().map_err(|e| e.to_string()).and_then(|file| {
-                owners.check(path, &file)?;
+                owners.check(&file)?;
                 if places { owners.check_place(path) } else { Ok(()) }
             });
             checked.map_err(|reason| format!("{}: {reason}", path.display()))?;

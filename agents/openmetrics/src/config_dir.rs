@@ -143,7 +143,7 @@ impl ConfigDir {
         }
         self.seen.push((dir.to_owned(), changed(dir)));
         // A user who can write to a directory can put a link to any program there.
-        self.owners.check(dir, &dir.metadata()?).map_err(io::Error::other)?;
+        self.owners.check(&dir.metadata()?).map_err(io::Error::other)?;
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             if files.len() + self.seen.len() >= ENTRIES {

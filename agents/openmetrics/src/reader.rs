@@ -145,7 +145,7 @@ impl Look {
 
     fn look(&self, looked: &mut Looked) -> Result<(), String> {
         let metadata = self.path.metadata().map_err(|e| e.to_string())?;
-        self.owners.check(&self.path, &metadata)?;
+        self.owners.check(&metadata)?;
         if self.places {
             self.owners.check_place(&self.path)?;
         }
@@ -175,7 +175,7 @@ impl Look {
             Err(e) if e.kind() == ErrorKind::NotFound && conf.symlink_metadata().is_err() => return Ok(None),
             Err(e) => return Err(e.to_string()),
         };
-        self.owners.check(conf, &metadata)?;
+        self.owners.check(&metadata)?;
         // It is in the same directory, but may be a link.
         if self.places {
             self.owners.check_place(conf)?;

@@ -9,15 +9,12 @@
 //! * Only a regular file of bounded size is read ([`read`], [`read_text`]), so that a FIFO, a device or a sparse file in
 //!   its place does not block the reader. [`read_input`] is for files that may be pipes.
 
-#[cfg(feature = "acl")]
-mod acl;
 mod copies;
 mod dir;
 mod kept;
 mod new;
 mod stdio;
 mod walk;
-#[cfg(feature = "acl")]
 mod writers;
 
 pub use copies::stores_may_fail;
@@ -26,7 +23,6 @@ pub use kept::Kept;
 pub use new::NewFile;
 pub use stdio::off_stdio;
 pub use walk::is_trusted;
-#[cfg(feature = "acl")]
 pub use writers::{check_place, check_writers, check_writers_of};
 
 use std::fs::File;

@@ -31,7 +31,7 @@ pub(super) fn kind(stat: &FileStat) -> SFlag {
 /// Opens a directory for reading and syncing, or with `O_PATH` if the process may only search it. `create` makes
 /// missing directories.
 pub(super) fn open(path: &Path, create: bool, trusts: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
-    open_checked(path, create, trusts, |_, _, _| Ok(()))
+    open_checked(path, create, trusts, |_, _| Ok(()))
 }
 
 /// Opens a directory for reading with one system call instead of three for each name, if that does no harm: the process
@@ -61,16 +61,16 @@ fn open_without_links(_: &Path, _: OFlag, _: u32) -> Option<OwnedFd> {
 }
 
 /// Opens a directory as [`open`] does. Calls `check` for the directory where the path begins, each one on the way, and
-/// the last one, with its name, status and descriptor (`O_PATH`). Its error ends the walk.
+/// the last one, with its name and status. Its error ends the walk.
 pub(super) fn open_checked(
     path: &Path,
     create: bool,
     trusts: impl Fn(u32) -> bool,
-    check: impl Fn(&OsStr, &FileStat, &OwnedFd) -> io::Result<()>,
+    check: impl Fn(&OsStr, &FileStat) -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
     let begin = |start: &str| {
         let opened = fcntl::open(start, PLACE | OFlag::O_DIRECTORY, Mode::empty())?;
-        check(OsStr::new(start), &fstat(&opened)?, &opened)?;
+        check(OsStr::new(start), &fstat(&opened)?)?;
         io::Result::Ok(opened)
     };
     let mut at = begin(if path.is_absolute() { "/" } else { "." })?;
@@ -90,7 +90,7 @@ pub(super) fn open_checked(
         let stat = fstat(&next)?;
         match kind(&stat) {
             SFlag::S_IFDIR => {
-                check(&name, &stat, &next)?;
+                check(&name, &stat)?;
                 at = next;
             }
             SFlag::S_IFLNK => {

@@ -76,7 +76,7 @@ fn check_owner(file: &Metadata) -> Result<(), String> {
     if uid == 0 || uid == geteuid().as_raw() { Ok(()) } else { Err(format!("it belongs to user {uid}")) }
 }
 
-/// Checks whether only this user, root, and their groups can have written a file.
+/// Checks whether only this user and root can have written a file.
 fn check_rc(file: &File) -> Result<(), String> {
     check_owner(&file.metadata().map_err(|e| e.to_string())?)?;
     check_writers_of(file)
@@ -236,13 +236,11 @@ mod tests {
             set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             check_rc(&open_rc(&path).unwrap())
         };
-        assert_eq!([check(0o644), check(0o664)], [Ok(()), Ok(())]);
+        assert_eq!(check(0o644), Ok(()));
         assert_eq!(check(0o646).unwrap_err(), "other users may write to it (mode 646)");
+        // Root's group may have members, the group of a user with umask 002 has none.
+        assert_eq!(check(0o664).is_ok(), !geteuid().is_root());
         check(0o644).unwrap();
-        // The group of this process may write to the file, but so may another user.
-        testkit::let_user_write(&path, 54321);
-        let reason = check_rc(&open_rc(&path).unwrap()).unwrap_err();
-        assert_eq!(reason, "its access control list lets user 54321 write to it");
         if geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(2001), None).unwrap();
             assert_eq!(check(0o644).unwrap_err(), "it belongs to user 2001");

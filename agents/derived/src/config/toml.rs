@@ -176,7 +176,7 @@ impl Reader<'_> {
     /// Checks that no user other than root and this process's user can have written this file, which names programs.
     fn check_writers(&self) -> Result<(), String> {
         let path = Path::new(&**self.file);
-        check_writers(path, &path.metadata().map_err(|e| e.to_string())?)?;
+        check_writers(&path.metadata().map_err(|e| e.to_string())?)?;
         check_place(path)
     }
 
