@@ -78,6 +78,14 @@ pub(crate) struct New {
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
 
+    /// Declare the metrics of an installed agent, with their help: of this directory, or of this name below PCP's
+    /// directory of agents
+    ///
+    /// The agent is started, and asked for its metrics. The new agent has no values for them yet: `fetch` answers
+    /// an error. Their names begin with the name of the new agent.
+    #[arg(long, value_name = "DIR", conflicts_with = "template")]
+    pub(crate) from: Option<PathBuf>,
+
     /// Let the agent have the name and the domain of an agent of PCP, or of this host, that it is to replace. Its
     /// domain is the default then
     #[arg(long)]
@@ -86,6 +94,10 @@ pub(crate) struct New {
     /// Use the crates of this clone of the repository [default: the clone that this command was built from]
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
+
+    /// Options that the agent of --from is started with
+    #[arg(last = true, requires = "from")]
+    pub(crate) args: Vec<OsString>,
 }
 
 /// The package of the agent.

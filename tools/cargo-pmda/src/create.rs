@@ -1,8 +1,10 @@
 //! Creates a package with an agent.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use pcp_view::Failure;
 use pmapi::file::check_place;
@@ -12,7 +14,9 @@ use crate::cli::New;
 use crate::manifest::{self, Workspace};
 use crate::names::{self, Kind, Taken};
 use crate::neighbours;
-use crate::template::{Crates, Identity};
+use crate::original::Original;
+use crate::port;
+use crate::template::{Crates, Identity, type_name};
 
 /// Comment above a path in Cargo.toml.
 const NOTE: &str = "# Of a clone of pcp-rs on this machine: on another one, change this path and the one below.\n";
@@ -47,6 +51,9 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
         }
     };
     let mut files = new.template.files(&Identity { name, domain }, &crates);
+    if let Some(from) = &new.from {
+        files[4].1 = ported((from, &new.args), (name, domain), &taken)?;
+    }
     match workspace {
         // Cargo ignores the profiles of a member.
         Some(workspace) if workspace.would_have(&folder.join(name)) => {}
@@ -57,6 +64,9 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
         None => files[0].1 += PROFILE,
     }
     write(Path::new(name), &files)?;
+    if new.from.is_some() {
+        format(Path::new(name));
+    }
     escape::print(format_args!(
         "Created the agent {name} with domain {domain} in the folder {name}. Next: cd {name} && cargo pmda run\n\
          To change the domain, change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N selects another one \
@@ -73,6 +83,16 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
         escape::print(format_args!("Its crates are those of the clone {clone}; --path selects another one.\n"));
     }
     Ok(())
+}
+
+/// Returns the source file of an agent with this name and domain, which declares the metrics of an installed one.
+fn ported((from, args): (&Path, &[OsString]), (name, domain): (&str, u16), taken: &Taken) -> Result<String, Failure> {
+    let is_name = from.components().count() == 1 && !from.is_dir();
+    let dir = if is_name { Config::load().pmdas_dir().join(from) } else { from.to_owned() };
+    let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
+    let old = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let original = Original::ask((&dir, &old), args, taken.domain_of(&old))?;
+    Ok(port::source((name, &type_name(name), domain), &original, &old))
 }
 
 /// Returns the clone of the repository from which this command was built; `None` for a command from crates.io, where
@@ -145,6 +165,13 @@ fn crates(clone: Option<&Path>) -> Result<Crates, Failure> {
         Ok(format!("{{ path = {} }}", toml::Value::from(path)))
     };
     Ok(Crates { note: NOTE, pmda: of("pmda", "pcp-pmda")?, collector: of("pmapi/collector", "pcp-collector")? })
+}
+
+/// Formats the source file that was written for this agent alone, if rustfmt is installed. Any Rust is as good otherwise.
+fn format(folder: &Path) {
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition", "2024"]).arg(folder.join("src/lib.rs")).stdin(Stdio::null());
+    drop(rustfmt.stdout(Stdio::null()).stderr(Stdio::null()).status());
 }
 
 /// The new folder, which is removed again unless it becomes complete.

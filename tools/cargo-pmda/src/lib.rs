@@ -10,7 +10,9 @@ mod install;
 mod manifest;
 mod names;
 mod neighbours;
+mod original;
 mod package;
+mod port;
 mod template;
 
 use std::process::ExitCode;

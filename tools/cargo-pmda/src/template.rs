@@ -73,7 +73,7 @@ impl Identity<'_> {
 
 /// Returns the name of the agent's type: `MyDisks` for `my_disks`, and `CacheAgent` where `Cache` already means
 /// something in the source file of an agent.
-fn type_name(name: &str) -> String {
+pub(crate) fn type_name(name: &str) -> String {
     let mut camel = String::new();
     for word in name.split('_') {
         let mut letters = word.chars();

@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use pcp_pdu::metadata::{Subject, TextKind};
+
 /// Each template with the name of an agent. The names are as long as the one in the files, so that the lines stay as
 /// rustfmt has formatted them.
 const AGENTS: [(&str, &str); 4] =
@@ -64,6 +66,57 @@ fn each_template_compiles_is_tested_and_keeps_the_rules() {
         shows_values(&dir, name);
     }
     options_of_the_agent_and_mistakes(&scratch.path().join(AGENTS[0].1), AGENTS[0].1);
+}
+
+/// The port of PCP's agent jbd2 has its metrics, and answers that it has no values yet.
+#[test]
+#[ignore = "needs PCP"]
+// Slow: a package is compiled.
+fn a_port_has_the_metrics_of_the_original() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let root = root();
+    succeeds(pmda(scratch.path(), &["new", "porty", "--from", "jbd2", "--path", root.to_str().unwrap()]));
+    let dir = scratch.path().join("porty");
+    fs::copy(root.join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+    let tested = succeeds(command(env!("CARGO"), &dir).args(["test"]).output().unwrap());
+    assert!(tested.contains("1 passed; 0 failed") && !tested.contains("warning"), "{tested}");
+
+    let names = pmda(&dir, &["pmns"]);
+    assert!(names.status.success(), "{names:?}");
+    let file = scratch.path().join("names");
+    fs::write(&file, names.stdout).unwrap();
+    let load = |path: &Path| pmns::Loader::new().load(path).unwrap();
+    let (ours, original) = (load(&file), pmapi::Config::load().pmdas_dir().join("jbd2"));
+    let theirs = load(&original.join("root_jbd2"));
+    let start = |program: &Path| {
+        let mut command = Command::new(program);
+        command.current_dir(scratch.path()).args(["-l", "log"]);
+        pcp_collector::Launch::pipe(command).start().unwrap()
+    };
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut agents = (start(&original.join("pmdajbd2")), start(&target.join("debug/pmdaporty")));
+    let mut metrics = 0;
+    for theirs in theirs.root().leaves() {
+        let ours = ours.lookup(&theirs.path().replace("jbd2.", "porty.")).unwrap();
+        let theirs = theirs.pmid().unwrap();
+        let (old, new) = (agents.0.desc(theirs).unwrap(), agents.1.desc(ours).unwrap());
+        assert_eq!(
+            (old.pmid.item(), old.ty, old.semantics, old.units),
+            (ours.item(), new.ty, new.semantics, new.units)
+        );
+        assert_eq!(old.indom.map(|indom| indom.serial()), new.indom.map(|indom| indom.serial()));
+        for kind in [TextKind::OneLine, TextKind::Help] {
+            let [old, new] = [
+                agents.0.text(Subject::Metric(theirs), kind).unwrap_or_default(),
+                agents.1.text(Subject::Metric(ours), kind).unwrap_or_default(),
+            ];
+            assert_eq!(old.trim_end(), new.trim_end());
+        }
+        let answer = agents.1.value(ours).unwrap_err();
+        assert_eq!(answer.code(), pmapi::Error::APPVERSION);
+        metrics += 1;
+    }
+    assert_eq!(metrics, ours.root().leaves().count());
 }
 
 /// The first sample has values, also of an agent that is not ready at once.
