@@ -293,6 +293,7 @@ fn commands_run_beside_threads_that_register() {
 }
 
 #[test]
+// Slow: six threads hold each lock in turn while the process forks.
 fn nothing_is_waited_for_in_a_child() {
     let dir = tempfile::tempdir().unwrap();
     let recorder = Recorder::of(Registry::builder("app").directory(dir.path())).unwrap();

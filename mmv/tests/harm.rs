@@ -460,6 +460,7 @@ fn registry_of(dir: &Path, name: &str) -> Registry {
 }
 
 #[test]
+// Slow: the bound is about that many.
 fn ten_thousand_label_sets_and_64_threads_take_a_bounded_memory() {
     let dir = tempfile::tempdir().unwrap();
     Child::new(|| {

@@ -289,6 +289,7 @@ mod tests {
 
     /// Conversion with 128 bits equals that of the standard library.
     #[test]
+    // Slow: 200,000 numbers, each in six precisions.
     fn written_fast() {
         let mut fast = 0;
         let mut state = 1_u64;

@@ -141,6 +141,7 @@ mod tests {
 
     /// Threads of the standard library start and end all the time while the process forks.
     #[test]
+    // Slow: 1,000 forks beside six threads.
     fn a_thread_of_a_child_starts_whatever_other_threads_did_at_the_fork() {
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -295,6 +295,7 @@ fn process_1_of_each_pid_name_space_has_its_own_file() {
 }
 
 #[test]
+// Slow: five threads fill all places of 65,536 tags.
 fn what_has_no_room_is_missed() {
     let scene = Scene::new();
     let trace = Trace::new(scene.options());

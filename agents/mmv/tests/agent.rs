@@ -200,6 +200,7 @@ fn bad_files_are_in_the_way_of_no_good_one() {
 }
 
 #[test]
+// Slow: that many values are written and read.
 fn a_hundred_thousand_values_in_a_thousand_files() {
     pmda_mmv::allow_many_files();
     let (tmp, files) = scene();

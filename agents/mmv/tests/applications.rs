@@ -39,6 +39,7 @@ fn described(pmcd: &Pmcd) -> String {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: both agents answer the clients of PCP, for each application.
 fn acme_is_the_same_in_c_and_in_rust_under_both_agents() {
     let in_c = Scene::new();
     let source = in_c.pcp.path("PCP_SHARE_DIR").join("demos/mmv/acme.c");

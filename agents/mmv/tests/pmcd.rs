@@ -114,6 +114,7 @@ fn described(pmcd: &Pmcd) -> String {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's tools run under both agents.
 fn the_tools_cannot_tell_it_from_the_c_agent() {
     let scene = Scene::new();
     write_files(&scene);
@@ -161,6 +162,7 @@ where
 /// libpcp allows these names of labels since 7.2. Earlier versions pass them on, and their tools show them.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pmcd starts for each form of the agent.
 fn labels_that_begin_with_an_underscore_or_a_digit() {
     let scene = Scene::new();
     let registry = scene.registry("m");

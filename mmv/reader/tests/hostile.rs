@@ -268,6 +268,7 @@ fn a_bad_file_is_read_again_when_it_has_changed() {
 }
 
 #[test]
+// Slow: 2,100 names are scanned ten times.
 fn names_beyond_the_limit_are_counted_once() {
     let dir = tempfile::tempdir().unwrap();
     let _honest = export(dir.path(), "honest");

@@ -169,6 +169,7 @@ fn links_and_processes_are_found_in_a_pid_namespace() {
 
 /// The default limits are enough for a host with 1,000 applications of 100 metrics, all of one user.
 #[test]
+// Slow: the promise is about a thousand applications with many values.
 fn a_thousand_applications_are_exported_in_full() {
     let dir = tempfile::tempdir().unwrap();
     for app in 0..1000 {

@@ -305,6 +305,7 @@ fn resident() -> u64 {
 }
 
 #[test]
+// Slow: the names have 400 MB.
 fn names_too_long_to_be_kept_are_not_kept() {
     let dir = tempfile::tempdir().unwrap();
     let recorder = recorder(dir.path());

@@ -642,6 +642,7 @@ mod tests {
     /// PCP's mmvdump and agent read each state, too.
     #[test]
     #[ignore = "needs PCP"]
+    // Slow: mmvdump runs after each store of the writer.
     fn pcp_reads_the_file_after_each_store() {
         _ = testkit::Pcp::required();
         for is_home in [true, false] {

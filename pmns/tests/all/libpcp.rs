@@ -83,6 +83,7 @@ fn installed_name_spaces() {
 /// For random texts, libpcp and this crate load the same name spaces, or report the same problems.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp and this crate load many random name spaces.
 fn random_name_spaces() {
     let tmp = tempfile::tempdir().unwrap();
     let oracle = oracle(tmp.path());

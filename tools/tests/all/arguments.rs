@@ -221,6 +221,7 @@ const LINES: &[&str] = &[
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: each command line runs PCP's command and ours, twice.
 fn options_and_operands_are_those_of_pcp() {
     let mut differing = Vec::new();
     for (line, posix) in LINES.iter().flat_map(|line| [(line, false), (line, true)]) {
@@ -261,6 +262,7 @@ fn a_file_may_have_the_name_of_an_option() {
 
 /// A FIFO without a writer, a device without end and a file of a terabyte are refused, wherever a file is read.
 #[test]
+// Slow: each command runs for each file.
 fn what_is_no_file_is_refused_in_time() {
     let dir = tempfile::tempdir().unwrap();
     let [fifo, huge] = ["fifo", "huge"].map(|name| dir.path().join(name));

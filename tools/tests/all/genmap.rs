@@ -81,6 +81,7 @@ fn as_pmgenmap() {
 /// Random lines, built from words with a meaning in specifications.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's script runs for each of 150 specifications.
 fn random_specifications() {
     const WORDS: [&str; 9] = ["a", "b.c", "{", "}", "#", "D", "\t", " ", "\r"];
     let dir = tempfile::tempdir().unwrap();

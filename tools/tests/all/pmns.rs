@@ -85,6 +85,7 @@ fn assert_same(script: &str) {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's command and ours run about 120 times each.
 fn pmnsmerge() {
     for verbosity in ["", "-v ", "-vv ", "-a -v "] {
         for inputs in
@@ -179,6 +180,7 @@ fn pmnsadd() {
 /// Merges the name spaces that PCP installs, and adds the names of each of its agents.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: the name spaces of all installed agents.
 fn installed_agents() {
     let roots = fs::read_dir("/usr/lib/pcp/pmns").unwrap().map(|entry| entry.unwrap().path());
     let mut roots: Vec<_> =

@@ -12,6 +12,7 @@ use testkit::{Pcp, built};
 /// The caller can free values of every kind: events, strings, aggregates, values in place, and errors.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: it runs under valgrind.
 fn valgrind_sees_all_values_freed() {
     let pcp = Pcp::required();
     let schema = Schema::of::<Showcase>().unwrap();

@@ -98,6 +98,7 @@ fn agree(instances: u32) {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: a peer in C is compiled.
 fn replies_are_those_of_the_peer_in_c() {
     [1, 10, 1000, 20_000].into_iter().for_each(agree);
 }

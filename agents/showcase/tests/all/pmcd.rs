@@ -113,6 +113,7 @@ fn instances_are_stored_one_by_one() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: a domain of 100,000 instances.
 fn domains_grow_and_shrink() {
     for pmcd in hosts() {
         let counts: Vec<String> = (0..8).map(|_| pmcd.says("pmprobe showcase.mirage.height")).collect();
@@ -204,6 +205,7 @@ fn a_source_that_hangs_keeps_nobody_waiting() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pmprobe runs until the agent is ready.
 fn an_agent_that_is_not_ready() {
     let pmcd = Pcp::required().pmcd().agent(daemon()).start();
     let pid = pmcd.agent_pid("showcase");

@@ -117,6 +117,7 @@ proptest! {
     /// Files that share a cluster have different items for different names here. Otherwise a file keeps its cluster, and
     /// a first look cannot know it.
     #[test]
+    // Slow: many random sequences of changes, each read twice.
     fn a_change_shows_what_a_first_look_shows(
         changes in prop::collection::vec((0..FILES.len(), prop::option::weighted(0.8, described())), 1..12)
     ) {

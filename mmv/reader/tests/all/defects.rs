@@ -263,6 +263,7 @@ fn a_file_that_changes_all_the_time_is_read_or_not() {
 }
 
 #[test]
+// Slow: 20,000 values are rewritten while they are read.
 fn a_file_written_in_place_is_seen_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");

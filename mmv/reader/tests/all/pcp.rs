@@ -107,6 +107,7 @@ fn everything(registry: &Registry, long: bool, labels: bool) -> Vec<Box<dyn std:
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's tools read 24 files.
 fn what_we_write_c_reads() {
     for (long, labels) in [(false, false), (true, false), (true, true)] {
         for build in

@@ -110,6 +110,7 @@ proptest! {
     }
 
     #[test]
+    // Slow: many random registrations.
     fn what_is_registered_is_read(
         counters in prop::collection::btree_map("[a-z][a-z0-9_]{0,90}", any::<u64>(), 0..20),
         instances in prop::collection::btree_map("[A-Za-z0-9/_]{1,80}", any::<i32>(), 0..20),

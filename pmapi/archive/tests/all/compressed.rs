@@ -160,6 +160,7 @@ fn a_gap_behind_a_compressed_volume() {
 }
 
 #[test]
+// Slow: the test's own compressor is a plain one.
 fn a_volume_of_compress() {
     let dir = tempfile::tempdir().unwrap();
     let base = write(dir.path());

@@ -156,6 +156,7 @@ fn cuts() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: every byte of an archive is changed.
 fn mutations() {
     let dir = Dir(tempfile::tempdir().unwrap());
     let archives = archives();

@@ -130,6 +130,7 @@ fn holes() {
 }
 
 #[test]
+// Slow: an archive is read at each length.
 fn every_cut() {
     let whole = files();
     for (nth, (name, bytes)) in whole.iter().enumerate() {
@@ -221,6 +222,7 @@ fn a_small_file_is_no_large_bomb() {
 /// Memory for compressed metadata and a compressed index is that of the valid records before the first damaged one.
 #[test]
 #[cfg(all(feature = "bzip2", feature = "gzip"))]
+// Slow: tables of 50 MB are compressed and read.
 fn memory_of_compressed_tables_follows_what_is_valid() {
     use std::io::Write as _;
     let gzip = |bytes: &[u8]| {
@@ -270,6 +272,7 @@ proptest! {
 
     /// A panic, an endless loop or an allocation by a claimed length fails the test.
     #[test]
+    // Slow: many random changes of archives.
     fn mutations(file in 0..3_usize, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let dir = tempfile::tempdir().unwrap();
         let mut changed = files();

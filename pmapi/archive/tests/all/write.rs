@@ -192,6 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    // Slow: many random archives are written and read.
     fn any_archive(steps in prop::collection::vec(step(), 1..40), is_v2 in any::<bool>()) {
         let dir = tempfile::tempdir().unwrap();
         let version = if is_v2 { Version::V2 } else { Version::V3 };

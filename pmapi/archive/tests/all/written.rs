@@ -102,6 +102,7 @@ fn is_refused(from: &Archive, base: &Path) -> bool {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: all archives of the test suite.
 fn copies_of_the_testsuite_have_the_same_dump() {
     let dir = tempfile::tempdir().unwrap();
     let (mut copied, mut refused) = (0, Vec::new());
@@ -153,6 +154,7 @@ fn has_other_instances(rewritten: &Path, source: &Path) -> bool {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: all archives of the test suite.
 fn copies_into_version_3_are_as_those_of_pmlogrewrite() {
     let dir = tempfile::tempdir().unwrap();
     let rewrite = Pcp::required().path("PCP_BINADM_DIR").join("pmlogrewrite");

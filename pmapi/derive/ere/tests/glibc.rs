@@ -18,6 +18,7 @@ fn program(dir: &Path) -> PathBuf {
 /// Another version of glibc may know more characters: only those that are printable here are compared.
 #[test]
 #[ignore = "needs a C compiler and the locale C.UTF-8"]
+// Slow: all characters, in glibc and in this crate.
 fn classes_of_characters() {
     let dir = tempfile::tempdir().unwrap();
     let answers = testkit::answers(Command::new(program(dir.path())).arg("classes"), "");
@@ -118,6 +119,7 @@ const BOUNDS: [&str; 4] = ["\\b", "\\B", "\\<", "\\>"];
 
 #[test]
 #[ignore = "needs a C compiler and the locale C.UTF-8"]
+// Slow: many random patterns, in glibc and in this crate.
 fn matches_and_errors() {
     let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(35), ..Config::default() });
     let joined = |parts: &[&'static str], most| {

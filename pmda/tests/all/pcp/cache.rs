@@ -153,6 +153,7 @@ fn scripts(n: usize) -> Vec<Vec<String>> {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: many random sequences of calls, in C and in Rust.
 fn any_operations_give_what_they_give_in_c() {
     let dir = tempfile::tempdir().unwrap();
     let program = compile("caches.c", include_str!("caches.c"), dir.path());

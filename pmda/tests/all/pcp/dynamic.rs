@@ -75,6 +75,7 @@ fn clients_are_told_of_changes() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: that many metrics are declared.
 fn a_hundred_thousand_metrics() {
     let pmcd = zoo();
     grow(&pmcd, "100000");

@@ -22,6 +22,7 @@ fn until_ready(pmcd: &Pmcd) {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: clients of PCP ask until the agent is ready.
 fn pmcd_waits_for_an_agent_that_is_not_ready() {
     let pmcd = Pcp::required().pmcd().agent(stage()).start();
     let pid = pmcd.agent_pid("stage");

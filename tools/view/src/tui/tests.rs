@@ -486,6 +486,7 @@ fn a_filter_without_a_hit_says_so() {
 }
 
 #[test]
+// Slow: 80 widths of the screen are drawn.
 fn the_texts_of_a_bar_do_not_touch() {
     for columns in 40..120 {
         let mut view = View::new(Duration::from_secs(1));

@@ -216,6 +216,7 @@ fn is_known(meta: &Metadata, set: &str, ours: &str, theirs: &str, is_swapped: bo
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: all archives of the test suite.
 fn interpolation_as_in_libpcp_of_the_testsuite() {
     let dir = tempfile::tempdir().unwrap();
     let oracle = oracle(dir.path());

@@ -234,6 +234,7 @@ fn same(ours: &[u8], libpcp: &[u8], what: &str) {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: all archives of the test suite.
 fn calls_as_in_libpcp_of_the_testsuite() {
     let dir = tempfile::tempdir().unwrap();
     let oracle = oracle(dir.path());
@@ -245,6 +246,7 @@ fn calls_as_in_libpcp_of_the_testsuite() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: all archives of the test suite.
 fn fetches_as_in_libpcp_of_the_testsuite() {
     let dir = tempfile::tempdir().unwrap();
     let oracle = oracle(dir.path());

@@ -37,6 +37,7 @@ fn write(base: &Path, semantics: Semantics, records: &[(u32, Option<u32>)]) {
 /// Each archive has one metric: with several, the value depends in libpcp on what it reads for the others.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp replays many small archives, too.
 fn several_records_of_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let oracle = oracle(dir.path());

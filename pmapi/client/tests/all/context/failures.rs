@@ -355,6 +355,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
+    // Slow: each random answer is given to each call.
     fn garbage_is_an_error_and_no_more(bytes in garbage()) {
         let fake = Fake::answering(ALL, bytes, false);
         every_call(&mut fake.connect());

@@ -77,6 +77,7 @@ fn object(random: &mut Random, nested: bool) -> String {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp parses 30,000 texts, too.
 fn sets_of_one_text() {
     let mut random = Random(21);
     let flags = [0, 1, 2, 32, 64, 128, 160];
@@ -97,6 +98,7 @@ fn sets_of_one_text() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp merges 30,000 sets, too.
 fn merged_sets() {
     let mut random = Random(22);
     let cases: Vec<_> = std::iter::repeat_with(|| {

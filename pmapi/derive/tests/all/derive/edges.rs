@@ -110,6 +110,7 @@ pub(crate) fn chains(count: usize, out: &mut Vec<String>) {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: all pairs of operands of all operators.
 fn every_operator_on_every_operand() {
     let oracle = local::oracle();
     let newer = oracle.is_newer();

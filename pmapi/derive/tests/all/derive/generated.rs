@@ -13,6 +13,7 @@ const COUNT: usize = 10_000;
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: that many expressions are evaluated by libpcp and by this crate.
 fn ten_thousand_expressions() {
     let stage = Stage::new();
     let expressions = expressions(COUNT);

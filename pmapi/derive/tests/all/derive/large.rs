@@ -44,6 +44,7 @@ fn ternaries_are_nested_up_to_the_same_depth_as_other_constructs() {
 }
 
 #[test]
+// Slow: it takes that many definitions to see that the time is linear.
 fn a_definition_that_refers_to_very_many_later_ones() {
     let names: Vec<String> = (0..200_000).map(|n| format!("later.m{n}")).collect();
     let sum = names.join(" + ");

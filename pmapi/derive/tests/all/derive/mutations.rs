@@ -66,6 +66,7 @@ fn ours(expr: &str) -> String {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp parses each mutation, too.
 fn errors_and_their_places() {
     testkit::Pcp::required();
     let newer = theirs(&BTreeSet::from(["1 ? 2 : novalue(indom=60.1)".to_owned()])) == ["OK"];
@@ -93,6 +94,7 @@ fn errors_and_their_places() {
 /// Changed expressions that are still valid have the same descriptors, values and semantic errors as in libpcp.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp evaluates each mutation, too.
 fn meanings() {
     let oracle = local::oracle();
     let newer = oracle.is_newer();

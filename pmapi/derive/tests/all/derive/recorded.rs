@@ -171,6 +171,7 @@ fn answers_are_those_of_6_0_3() {
 /// With `$DERIVE_RECORD` set, the test rewrites the file of the installed version.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp evaluates all recorded expressions.
 fn the_installed_libpcp_answers_as_recorded() {
     let oracle = local::oracle();
     let version = oracle.version();

@@ -44,6 +44,7 @@ fn names(definitions: &[(String, String)]) -> Vec<String> {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp evaluates the definitions of its test suite.
 fn testsuite_definitions() {
     let mut definitions = definitions(&Pcp::required());
     assert!(definitions.len() > 400, "{}", definitions.len());
