@@ -1,4 +1,4 @@
-//! Checks that the tests named in `qa/FINDINGS.md` and the paragraphs of docs/limits.md exist.
+//! Checks that the tests named in `qa/campaign/FINDINGS.md` and the paragraphs of docs/limits.md exist.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ fn each_test_of_the_table_exists() {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
     let risks = read("docs/limits.md").replace('\n', " ");
     let (mut tests, mut rows) = (0, 0);
-    let table = read("qa/FINDINGS.md");
+    let table = read("qa/campaign/FINDINGS.md");
     let answers = table.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | "));
     for (what, answer) in answers.filter(|(what, _)| *what != "| what could go wrong") {
         rows += 1;
