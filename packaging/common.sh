@@ -40,7 +40,7 @@ needs() { for one; do command -v "$one" >/dev/null || fail "the command $one is 
 
 # Packages of the workspace whose programs are packaged.
 crates="pmda-trivial pmda-simple pmda-showcase pmda-mmv pmda-trace pmda-derived pmda-openmetrics pmda-replay
-    pcp-agents pcp-view pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmda-host pcp-pmdumplog cargo-pmda pcp-manpages
+    pcp-agents pcp-view pcp-tools pcp-dbpmda pcp-mmvdump pcp-pmda-host pcp-pmdumplog pcp-pmlogderive cargo-pmda pcp-manpages
     pcp-mmv-capi"
 
 # Changes of the work tree make the commit "COMMIT+". Without git the programs have no commit.

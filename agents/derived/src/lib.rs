@@ -8,21 +8,20 @@
 //! metrics about the agent itself.
 
 mod check;
-mod config;
+pub mod config;
 mod control;
 mod direct;
 mod group;
 mod limits;
 mod loading;
-mod metrics;
+pub mod metrics;
 mod operands;
 mod options;
-mod recorded;
+pub mod report;
 mod running;
 mod sampled;
 mod sampler;
 mod show;
-mod write;
 
 use std::cell::Cell;
 use std::process::ExitCode;

@@ -12,24 +12,28 @@ use crate::config::{GroupConfig, Problem};
 
 /// Outcome of binding a group's definitions.
 #[derive(PartialEq, Debug, Default)]
-pub(crate) struct Metrics {
-    pub(crate) good: Vec<Metric>,
-    pub(crate) bad: Vec<Bad>,
+pub struct Metrics {
+    /// Definitions that are metrics.
+    pub good: Vec<Metric>,
+    /// Definitions that could not be bound.
+    pub bad: Vec<Bad>,
 }
 
 /// Definition that has been bound to a metric. Its index in [`Metrics::good`] is its place.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Metric {
+pub struct Metric {
     /// Name that clients see.
-    pub(crate) name: String,
+    pub name: String,
     /// Descriptor, with the operands' instance domain.
-    pub(crate) desc: Desc,
-    pub(crate) oneline: String,
-    pub(crate) help: String,
+    pub desc: Desc,
+    /// One-line help text.
+    pub oneline: String,
+    /// Help text, possibly empty.
+    pub help: String,
     /// Pairs of a name and a value in JSON.
-    pub(crate) labels: Vec<(String, String)>,
+    pub labels: Vec<(String, String)>,
     /// Identifier of the definition in its group.
-    pub(crate) id: DefinitionId,
+    pub id: DefinitionId,
 }
 
 impl Metric {
@@ -43,15 +47,16 @@ impl Metric {
 
 /// Definition that could not be bound.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Bad {
+pub struct Bad {
     /// Name of the definition.
-    pub(crate) name: String,
-    pub(crate) message: String,
+    pub name: String,
+    /// Reason, in libpcp's format.
+    pub message: String,
 }
 
 impl Metrics {
     /// Collects the outcome of binding a group's definitions.
-    pub(crate) fn new(group: &GroupConfig, evaluator: &Evaluator) -> Metrics {
+    pub fn new(group: &GroupConfig, evaluator: &Evaluator) -> Metrics {
         let mut metrics = Metrics::default();
         for (id, definition, desc) in shown(group, evaluator) {
             let name = definition.name();

@@ -41,12 +41,8 @@ fn add_check(command: Command) -> Command {
     let path = Arg::new("check").long("check").value_name("PATH");
     let tsv = Arg::new("tsv").long("tsv").requires("check").action(ArgAction::SetTrue);
     let samples = Arg::new("samples").long("samples").value_name("N").requires("check").default_value("0");
-    let archive = Arg::new("archive").long("archive").value_name("ARCHIVE");
-    let write = Arg::new("write").long("write").value_name("ARCHIVE").requires("archive").requires("config");
     command
-        .arg(archive.help("--check, --write: evaluate the definitions over the records of this archive"))
-        .arg(write.group("task").help("Write the metrics to this new archive, and exit"))
-        .arg(path.group("task").help("Check the definitions in PATH, print their descriptors or errors, and exit"))
+        .arg(path.help("Check the definitions in PATH, print their descriptors or errors, and exit"))
         .arg(tsv.help("--check: print one line for each definition, with tab-separated fields"))
         .arg(samples.help("--check: also print the values after N samples").value_parser(value_parser!(u32)))
 }

@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use pcp_tools::usage;
 use pmda::Agent;
 
-use crate::{admin, mmvdump, pmda_host, pmdumplog};
+use crate::{admin, mmvdump, pmda_host, pmdumplog, pmlogderive};
 
 /// Start of the installed names, which do not collide with PCP's.
 const PREFIX: &str = "pcp-rs-";
@@ -50,6 +50,7 @@ pub(crate) fn all() -> Vec<Page> {
         user(told("pmgenmap", "Convert names of metrics to a C source", usage::PMGENMAP)),
         user(installed("mmvdump", mmvdump::Options::command())),
         user(installed("pmda-host", pmda_host::Options::command())),
+        user(installed("pmlogderive", pmlogderive::Options::command())),
         user(told("pmdumplog", "Print archives", pmdumplog::USAGE)),
         user(told("pmlogdump", "Print archives", pmdumplog::USAGE)),
     ];

@@ -9,6 +9,8 @@ mod mmvdump;
 mod pmda_host;
 #[path = "../../../tools/pmdumplog/src/usage.rs"]
 mod pmdumplog;
+#[path = "../../../tools/pmlogderive/src/options.rs"]
+mod pmlogderive;
 mod usage;
 
 use std::path::{Path, PathBuf};

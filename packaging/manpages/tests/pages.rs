@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "cargo-pmda",
     "pcp-agents",
     "pcp-rs-chkhelp",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 14] = [
     "pcp-rs-pmda-host",
     "pcp-rs-pmdumplog",
     "pcp-rs-pmgenmap",
+    "pcp-rs-pmlogderive",
     "pcp-rs-pmlogdump",
     "pcp-rs-pmnsadd",
     "pcp-rs-pmnsdel",

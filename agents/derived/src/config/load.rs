@@ -13,7 +13,7 @@ impl Config {
     /// Loads colon-separated files and directories. Files whose names end in `.toml` are TOML, all others have the
     /// format of pmLoadDerivedConfig(3). `host` is the default source of operands, and `names` contains the names in
     /// use.
-    pub(crate) fn load(paths: &str, host: &HostSpec, names: &NameSpace) -> Config {
+    pub fn load(paths: &str, host: &HostSpec, names: &NameSpace) -> Config {
         let mut loader = Loader::new(host);
         loader.group(DERIVED);
         loader.environment();

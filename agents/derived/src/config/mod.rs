@@ -21,7 +21,7 @@ use pcp_client::HostSpec;
 use pcp_derive::{BindError, Definitions, Message, UnknownNames};
 use pmapi::Domain;
 
-pub(crate) use place::NameSpace;
+pub use place::NameSpace;
 pub(crate) use ready::READY;
 
 /// Root of the metrics' names, apart from metrics that the configuration puts elsewhere.
@@ -37,19 +37,22 @@ pub(crate) fn warn_lines(place: &dyn fmt::Display, text: &str) {
 
 /// Loaded configuration. A mistake in one part leaves the other parts in effect.
 #[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) groups: Vec<GroupConfig>,
-    pub(crate) problems: Vec<Problem>,
+pub struct Config {
+    /// Groups of definitions.
+    pub groups: Vec<GroupConfig>,
+    /// Mistakes and warnings.
+    pub problems: Vec<Problem>,
 }
 
 /// Definitions that are evaluated together, from the same sample of their operands.
 #[derive(Clone, Debug)]
-pub(crate) struct GroupConfig {
+pub struct GroupConfig {
     pub(crate) name: String,
     /// Time between samples. `None` for the agent's default.
     pub(crate) interval: Option<Duration>,
     pub(crate) operands: Operands,
-    pub(crate) definitions: Definitions,
+    /// Definitions of the group, and copies of those of other groups that it refers to.
+    pub definitions: Definitions,
     /// Whether a metric that does not exist has no values instead of an error.
     pub(crate) novalue: bool,
     /// How definitions are shown. A definition without an entry is `derived.NAME`.
@@ -66,7 +69,7 @@ pub(crate) struct GroupConfig {
 
 impl GroupConfig {
     /// Returns how binding treats metrics that do not exist.
-    pub(crate) fn unknown_names(&self) -> UnknownNames {
+    pub fn unknown_names(&self) -> UnknownNames {
         if self.novalue { UnknownNames::NoValue } else { UnknownNames::Refused }
     }
 }
@@ -100,10 +103,11 @@ pub(crate) struct Shown {
 
 /// Line of a configuration file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Place {
-    pub(crate) file: Arc<str>,
+pub struct Place {
+    /// Path of the file.
+    pub file: Arc<str>,
     /// Line number from 1. 0 means the file as a whole.
-    pub(crate) line: usize,
+    pub line: usize,
 }
 
 impl fmt::Display for Place {
@@ -117,22 +121,23 @@ impl fmt::Display for Place {
 
 /// Problem in a configuration. `Display` prints it in libpcp's format.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Problem {
-    pub(crate) place: Place,
+pub struct Problem {
+    /// Line with the problem.
+    pub place: Place,
     /// Definition with the problem, if it is known.
-    pub(crate) definition: Option<String>,
+    pub definition: Option<String>,
     /// Message. After a syntax error, a caret below the expression marks the column.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl Problem {
     /// Returns whether the definition is valid in spite of the problem.
-    pub(crate) fn is_warning(&self) -> bool {
+    pub fn is_warning(&self) -> bool {
         self.text.starts_with("Warning")
     }
 
     /// Returns the subject of the problem: the definition, or the place.
-    pub(crate) fn subject(&self) -> String {
+    pub fn subject(&self) -> String {
         self.definition.clone().unwrap_or_else(|| self.place.to_string())
     }
 }

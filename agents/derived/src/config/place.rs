@@ -9,7 +9,7 @@ use super::{Problem, ROOT};
 
 /// Name space without this agent's names.
 #[derive(Debug)]
-pub(crate) struct NameSpace {
+pub struct NameSpace {
     names: Tree,
     own: Domain,
     /// Names at or below which pmcd knows this agent's metrics. `None` if pmcd's name space cannot be read.
@@ -19,7 +19,7 @@ pub(crate) struct NameSpace {
 impl NameSpace {
     /// Reads the name space of this host's pmcd: `$PMNS_DEFAULT`, or `pmns/root` in `$PCP_VAR_DIR`. Leaves out the
     /// names of the agent's own domain. If the file cannot be read, the name space is empty.
-    pub(crate) fn installed(own: Domain) -> NameSpace {
+    pub fn installed(own: Domain) -> NameSpace {
         let file = match std::env::var_os("PMNS_DEFAULT") {
             Some(file) => PathBuf::from(file),
             None => Config::load().var_dir().join("pmns/root"),

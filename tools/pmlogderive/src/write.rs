@@ -1,20 +1,18 @@
-//! Option `--write`: evaluates definitions over an archive, and writes the metrics to a new one.
+//! Writes metrics that are evaluated over an archive to a new one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::ExitCode;
 
 use pcp_archive::{Archive, ArchiveError, Create, InDomRecord, InstanceNames, Writer};
-use pcp_client::HostSpec;
 use pcp_derive::{Evaluator, Plan};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Desc, Domain, InDom, Inst, Item, LabelLevel, LabelSet, PmId, Serial, escape};
-use pmda::clap::ArgMatches;
+use pmda_derived::config::{Config, GroupConfig};
+use pmda_derived::metrics::{Metric, Metrics};
 
-use crate::config::{Config, GroupConfig, NameSpace};
-use crate::metrics::{Metric, Metrics};
 use crate::recorded::{Descs, Recorded, Step, Wanted};
 
 /// Instance domains of the new archive, by the domains of the old archive that they replace.
@@ -30,46 +28,28 @@ struct Part {
     metrics: Vec<(PmId, Metric)>,
 }
 
-/// Runs the option `--write`. Returns `None` if an option that it needs is missing.
-pub(crate) fn run(given: &ArgMatches, domain: Domain) -> Option<ExitCode> {
-    let (input, output): (&String, &String) = (given.get_one("archive")?, given.get_one("write")?);
-    let (path, host): (&String, &HostSpec) = (given.get_one("config")?, given.get_one("host")?);
-    let config = Config::load(path, host, &NameSpace::installed(domain));
+/// Writes the metrics of a configuration to a new archive. Definitions that cannot be evaluated are reported and left
+/// out.
+pub(crate) fn write(
+    config: Config,
+    domain: Domain,
+    archive: &Archive,
+    output: &Path,
+) -> Result<ExitCode, Box<dyn std::error::Error>> {
     for problem in &config.problems {
         escape::eprint(format_args!("{problem}\n"));
     }
-    match write(&config.groups, domain, input.as_ref(), output.as_ref()) {
-        Ok(report) => {
-            escape::print(report);
-            Some(ExitCode::SUCCESS)
-        }
-        Err(e) => {
-            escape::eprint(format_args!("pmdaderived: {e}\n"));
-            Some(ExitCode::FAILURE)
-        }
-    }
-}
-
-fn write(
-    groups: &[GroupConfig],
-    domain: Domain,
-    input: &Path,
-    output: &Path,
-) -> Result<String, Box<dyn std::error::Error>> {
-    let archive = Archive::open(input)?;
-    warn_skipped(&archive);
-    let parts = bind(groups, domain, &archive)?;
+    let parts = bind(&config.groups, domain, archive)?;
     let metrics: usize = parts.iter().map(|part| part.metrics.len()).sum();
     if metrics == 0 {
         return Err("no definition can be evaluated over the archive".into());
     }
     let mut writer = Create::with_label(archive.label()).create(output)?;
-    let filled = fill(&mut writer, parts, domain, &archive);
-    warn_skipped(&archive);
-    match filled {
+    match fill(&mut writer, parts, domain, archive) {
         Ok(written) => {
             writer.finish_or_discard()?;
-            Ok(format!("{}: {metrics} metrics, {written} records\n", output.display()))
+            escape::print(format_args!("{}: {metrics} metrics, {written} records\n", output.display()));
+            Ok(ExitCode::SUCCESS)
         }
         Err(e) => {
             // A part of the records must not be taken for all of them.
@@ -78,13 +58,6 @@ fn write(
                 Err(left) => Err(format!("{e}; the incomplete archive cannot be removed: {left}").into()),
             }
         }
-    }
-}
-
-/// Warns of archives, and parts of them, that are left out because of damage.
-pub(crate) fn warn_skipped(archive: &Archive) {
-    for skipped in archive.take_skipped() {
-        escape::eprint(format_args!("pmdaderived: warning: {skipped}\n"));
     }
 }
 

@@ -1,6 +1,4 @@
-//! Options `--archive`, `--check` and `--write`: definitions over an archive.
-
-#![allow(clippy::panic, clippy::unwrap_used)]
+//! Definitions over an archive.
 
 use std::collections::HashMap;
 use std::fs;
@@ -63,7 +61,7 @@ missing = shop.nothing + 1
 ";
 
 fn run(args: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pmdaderived"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmlogderive"));
     args.iter().for_each(|arg| _ = command.arg(arg.as_ref()));
     command.env("PMNS_DEFAULT", "/dev/null").output().unwrap()
 }
@@ -109,7 +107,7 @@ fn an_error_leaves_no_incomplete_archive() {
     }
     bytes[at..at + 4].fill(0xff);
     fs::write(&data, bytes).unwrap();
-    let output = run(&[&"--archive", &input, &"--write", &out, &"-c", &config]);
+    let output = run(&[&"-c", &config, &input, &out]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("in.0"), "{errors}");
     let left = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
@@ -122,7 +120,7 @@ fn metrics_of_an_archive() {
     let dir = tempfile::tempdir().unwrap();
     let (input, config, out) = (write(dir.path()), dir.path().join("a.conf"), dir.path().join("out"));
     fs::write(&config, CONFIG).unwrap();
-    let output = run(&[&"--archive", &input, &"--write", &out, &"-c", &config]);
+    let output = run(&[&"-c", &config, &input, &out]);
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{errors}");
     assert_eq!(text, format!("{}: 3 metrics, 10 records\n", out.display()));
@@ -145,7 +143,7 @@ fn metrics_of_an_archive() {
     assert_eq!(meta.indom_records(indom).unwrap().len(), 2);
 
     // Reading does not change the archive.
-    let output = run(&[&"--archive", &input, &"--write", &out, &"-c", &config]);
+    let output = run(&[&"-c", &config, &input, &out]);
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("File exists"));
 }
 
@@ -154,7 +152,7 @@ fn a_check() {
     let dir = tempfile::tempdir().unwrap();
     let (input, config) = (write(dir.path()), dir.path().join("a.conf"));
     fs::write(&config, CONFIG).unwrap();
-    let output = run(&[&"--archive", &input, &"--check", &config, &"--tsv", &"--samples", &"4"]);
+    let output = run(&[&"--check", &"-c", &config, &input, &"--tsv", &"--samples", &"4"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let expected = [
         "step\tOK\ttype=64-bit int indom=SET sem=instant units=count\t{\"north\"=5,\"south\"=10}",
@@ -165,10 +163,10 @@ fn a_check() {
         assert!(text.lines().any(|found| found == line), "{text}");
     }
     assert!(text.contains("missing\tERR\tsemantic\t") && !output.status.success(), "{text}");
-    let output = run(&[&"--archive", &dir.path().join("none"), &"--check", &config]);
+    let output = run(&[&"--check", &"-c", &config, &dir.path().join("none")]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("/none: "));
-    let output = run(&[&"--archive", &input]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--archive needs --check or --write"));
+    let output = run(&[&"-c", &config, &input]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("<OUTPUT>"));
 }
 
 /// Writes an archive as pmlogger does with several logging groups: `a` in every even second, `b` in every odd one with an
@@ -284,7 +282,7 @@ const GROUPS: [(&str, &str, &[&str]); 9] = [
 fn over_groups(dir: &Path, definitions: &str, name: &str) -> Vec<String> {
     let (input, config, out) = (write_groups(dir), dir.join("a.conf"), dir.join("out"));
     fs::write(&config, definitions).unwrap();
-    let output = run(&[&"--archive", &input, &"--write", &out, &"-c", &config]);
+    let output = run(&[&"-c", &config, &input, &out]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     values(&Archive::open(out).unwrap(), &format!("derived.{name}"))
 }
@@ -301,6 +299,89 @@ fn definitions_over_several_logging_groups() {
             assert_eq!(over_groups(dir.path(), &format!("{name} = {expression}\n"), name), expected, "{name} alone");
         }
     }
+}
+
+/// Writes an archive in which a number of each instance and a text are logged once, a counter in every second, and from
+/// second 6 on an error in place of the numbers. `start` is the second of the first record.
+fn write_once(base: &Path, start: i64) {
+    let mut writer = Create::new("shop").create(base).unwrap();
+    let indom = InDom::from_word(253 << 22 | 1).unwrap();
+    let metrics = [
+        ("work", Type::U32, Some(indom), Semantics::Counter),
+        ("size", Type::U32, Some(indom), Semantics::Discrete),
+        ("state", Type::String, None, Semantics::Discrete),
+    ];
+    for ((name, ty, indom, semantics), item) in metrics.into_iter().zip(1..) {
+        let desc = Desc { pmid: pmid(item), ty, indom, semantics, units: Units::NONE };
+        writer.metric(&desc.into(), &[name.as_bytes()]).unwrap();
+    }
+    let mut values = ResultWriter::new();
+    for second in 0..9_u32 {
+        let time = Stamp { seconds: START + start + i64::from(second), nanoseconds: 0 };
+        values.begin();
+        if second == 1 {
+            writer.instances(time, indom, &[(Inst::new(1), b"north"), (Inst::new(2), b"south")]).unwrap();
+            values.begin_set(Some(pmid(2)));
+            for inst in 1..=2 {
+                values.push(Some(Inst::new(inst)), Type::U32, Atom::U32(10 * inst)).unwrap();
+            }
+            values.end_set(Ok(()));
+            values.begin_set(Some(pmid(3)));
+            values.push(None, Type::String, Atom::String(b"open")).unwrap();
+            values.end_set(Ok(()));
+        } else {
+            values.begin_set(Some(pmid(1)));
+            for inst in 1..=2 {
+                values.push(Some(Inst::new(inst)), Type::U32, Atom::U32(100 * inst * second)).unwrap();
+            }
+            values.end_set(Ok(()));
+            if second == 6 {
+                values.begin_set(Some(pmid(2)));
+                values.end_set(Err(pmapi::Error::AGAIN));
+            }
+        }
+        writer.values(time, &mut values).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// What is logged once holds for each instance, through functions and references, until its next record, which may be an
+/// error, and not in the next archive.
+#[test]
+fn operands_that_are_logged_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (dir.path().join("a"), dir.path().join("b"));
+    write_once(&first, 0);
+    write_once(&second, 100);
+    let both = format!("{},{}", first.display(), second.display());
+    let config = dir.path().join("a.conf");
+    let definitions = "\
+share = rate(work) / size
+north = work[north] / scalar(matchinst(/north/, size))
+all = sum(work) / sum(size)
+twice = half * 4
+half = size / 2
+text = state
+";
+    fs::write(&config, definitions).unwrap();
+    let out = dir.path().join("out");
+    let output = run(&[&"-c", &config, &both, &out]);
+    assert_eq!((output.status.success(), &*String::from_utf8_lossy(&output.stderr)), (true, ""));
+    let archive = Archive::open(out).unwrap();
+    let of = |name: &str| -> Vec<String> {
+        let lines = values(&archive, &format!("derived.{name}"));
+        lines.into_iter().filter(|line| !line.contains("mark")).collect()
+    };
+    // The counter has a rate over the record in which it is missing, and none over two archives.
+    let shares = ["2 1 10", "2 2 10", "3 1 10", "3 2 10", "4 1 10", "4 2 10", "5 1 10", "5 2 10"];
+    let again = shares.map(|line| format!("10{line}"));
+    assert_eq!(of("share"), shares.iter().map(|line| (*line).to_owned()).chain(again).collect::<Vec<_>>());
+    assert_eq!(of("north")[..4], ["2 1 20", "3 1 30", "4 1 40", "5 1 50"]);
+    assert_eq!((of("north").len(), &*of("north")[4]), (8, "102 1 20"));
+    assert_eq!(of("all")[..4], ["2 20", "3 30", "4 40", "5 50"]);
+    assert_eq!(of("all").len(), 8);
+    assert_eq!(of("twice"), ["1 1 20", "1 2 40", "101 1 20", "101 2 40"]);
+    assert_eq!(of("text").len(), 2);
 }
 
 /// A constant has a value in each record.
@@ -322,7 +403,7 @@ fn a_check_over_several_logging_groups() {
     let (input, config) = (write_groups(dir.path()), dir.path().join("a.conf"));
     fs::write(&config, GROUPS.map(|(name, expression, _)| format!("{name} = {expression}\n")).concat()).unwrap();
     let check = |samples: &str| {
-        let output = run(&[&"--archive", &input, &"--check", &config, &"--tsv", &"--samples", &samples]);
+        let output = run(&[&"--check", &"-c", &config, &input, &"--tsv", &"--samples", &samples]);
         String::from_utf8(output.stdout).unwrap()
     };
     let expected = |text: &str, values: [&str; 5]| {
@@ -351,8 +432,8 @@ fn messages_about_controls() {
         ("global=x", "bad value (x) for derived metric control (global)"),
         ("option=7", "failed to set derived metric control option=7: Bad value for function argument"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pmdaderived"));
-        command.arg("--archive").arg(&input).arg("--check").arg(&config).env("PCP_DERIVED_CONTROL", control);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pmlogderive"));
+        command.arg("--check").arg("-c").arg(&config).arg(&input).env("PCP_DERIVED_CONTROL", control);
         let output = command.env("PMNS_DEFAULT", "/dev/null").output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let expected = [
@@ -454,7 +535,7 @@ fn values_as_in_libpcp() {
             definitions.iter().enumerate().map(|(nth, definition)| line(nth, definition)).collect()
         };
         fs::write(&config, lines(&|nth, (_, expression)| format!("d{nth} = {expression}\n"))).unwrap();
-        if !run(&[&"--archive", &path.with_extension(""), &"--write", &out, &"-c", &config]).status.success() {
+        if !run(&[&"-c", &config, &path.with_extension(""), &out]).status.success() {
             continue;
         }
         let mut libpcp = Command::new(&program);
@@ -552,7 +633,7 @@ fn pmlogcheck_is_silent() {
             continue;
         }
         let out = dir.path().join(format!("out{written}"));
-        if !run(&[&"--archive", &path.with_extension(""), &"--write", &out, &"-c", &config]).status.success() {
+        if !run(&[&"-c", &config, &path.with_extension(""), &out]).status.success() {
             continue;
         }
         written += 1;

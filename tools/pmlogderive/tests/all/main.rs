@@ -1,0 +1,5 @@
+//! The tests of pcp-pmlogderive.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+mod recorded;
