@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pcp_view::Failure;
@@ -19,7 +19,8 @@ use crate::port;
 use crate::template::{Crates, Identity, type_name};
 
 /// Comment above a path in Cargo.toml.
-const NOTE: &str = "# Of a clone of pcp-rs on this machine: on another one, change this path and the one below.\n";
+const NOTE: &str =
+    "# Of a clone of pcp-rs beside this package: if it is elsewhere, change this path and the one below.\n";
 
 /// Profile of what `cargo pmda install` installs.
 const PROFILE: &str = "
@@ -41,7 +42,8 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
         taken.add_domain(agent.domain, agent.to_string());
     }
     let clone = new.path.as_ref().map_or_else(own_clone, |path| Ok(Some(path.clone())));
-    let crates = clone.as_ref().map_err(|e| e.as_str().into()).and_then(|clone| crates(clone.as_deref()));
+    let crates =
+        clone.as_ref().map_err(|e| e.as_str().into()).and_then(|clone| crates(name.as_ref(), clone.as_deref()));
     let (domain, crates) = match (valid_name(new, &taken), domain(new, &taken), crates) {
         (Ok(()), Ok(domain), Ok(crates)) => (domain, crates),
         (name, domain, crates) => {
@@ -149,18 +151,20 @@ fn domain(new: &New, taken: &Taken) -> Result<u16, String> {
 }
 
 /// Returns the crates that the agent depends on: of a clone, or of crates.io.
-fn crates(clone: Option<&Path>) -> Result<Crates, Failure> {
+fn crates(package: &Path, clone: Option<&Path>) -> Result<Crates, Failure> {
     let Some(dir) = clone else {
         let version = format!("{:?}", env!("CARGO_PKG_VERSION"));
         return Ok(Crates { note: "", pmda: version.clone(), collector: version });
     };
+    // As it will be: the folder is not there yet.
+    let place = std::env::current_dir()?.canonicalize()?.join(package);
     let top = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
     let of = |folder: &str, package: &str| -> Result<String, Failure> {
         let manifest = manifest::read(&top.join(folder).join("Cargo.toml")).unwrap_or_default();
         if manifest::package(&manifest) != Some(package) {
             return Err(format!("{}: not a clone of pcp-rs: it has no crate {package}", dir.display()).into());
         }
-        let path = top.join(folder).into_os_string().into_string();
+        let path = relative(&place, &top.join(folder)).into_os_string().into_string();
         let path = path.map_err(|_| format!("{}: a path in Cargo.toml must be UTF-8", dir.display()))?;
         Ok(format!("{{ path = {} }}", toml::Value::from(path)))
     };
@@ -172,6 +176,13 @@ fn format(folder: &Path) {
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition", "2024"]).arg(folder.join("src/lib.rs")).stdin(Stdio::null());
     drop(rustfmt.stdout(Stdio::null()).stderr(Stdio::null()).status());
+}
+
+/// Returns the path of a folder relative to another one, so that a package and its crates can be moved together.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let up = from.components().skip(common).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(common)).collect()
 }
 
 /// The new folder, which is removed again unless it becomes complete.
@@ -227,7 +238,19 @@ mod tests {
         assert!(clone_of(&dir.path().join("tools/cargo-pmda")).is_ok());
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let e = clone_of(&dir.path().join("tools/cargo-pmda")).unwrap_err();
-        assert!(e.contains("can be changed by every user"), "{e}");
+        assert!(e.contains("other users may write to it (mode 777)"), "{e}");
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_package() {
+        for (from, to, path) in [
+            ("/home/u/hello", "/home/u/pcp-rs/pmda", "../pcp-rs/pmda"),
+            ("/home/u/work/hello", "/home/u/pcp-rs/pmda", "../../pcp-rs/pmda"),
+            ("/home/u/pcp-rs/examples/hello", "/home/u/pcp-rs/pmda", "../../pmda"),
+            ("/srv/hello", "/home/u/pcp-rs/pmda", "../../home/u/pcp-rs/pmda"),
+        ] {
+            assert_eq!(relative(from.as_ref(), to.as_ref()), Path::new(path), "{from} {to}");
+        }
     }
 
     #[test]

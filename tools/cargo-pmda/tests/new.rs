@@ -38,9 +38,13 @@ fn it_creates_a_package() {
         assert!(said.contains(&format!("change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N")), "{said}");
         let read = |file: &str| fs::read_to_string(dir.path().join(name).join(file)).unwrap();
         assert!(said.contains(&format!("Its crates are those of the clone {};", clone.display())), "{said}");
-        let note = "# Of a clone of pcp-rs on this machine: on another one, change this path and the one below.";
-        let path = clone.join("pmda");
-        assert!(read("Cargo.toml").contains(&format!("[dependencies]\n{note}\npcp-pmda = {{ path = {path:?} }}\n")));
+        let note =
+            "# Of a clone of pcp-rs beside this package: if it is elsewhere, change this path and the one below.";
+        let manifest = read("Cargo.toml");
+        let start = format!("[dependencies]\n{note}\npcp-pmda = {{ path = \"../");
+        let path = manifest.split_once(&start).unwrap().1.split_once('"').unwrap().0;
+        let found = dir.path().join(name).join("..").join(path).canonicalize().unwrap();
+        assert_eq!(found, clone.join("pmda").canonicalize().unwrap());
         assert!(!read("Cargo.toml").contains("[workspace]"));
         assert!(read("src/lib.rs").contains(&format!("const NAME: &'static str = \"{name}\";")));
         assert_eq!(read(".gitignore"), "/target\n*.log\n*.log.prev\n");
