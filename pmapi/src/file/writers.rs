@@ -126,12 +126,12 @@ fn check_owner(uid: u32, user: u32) -> Result<(), String> {
 fn of_user((uid, gid, mode): (u32, u32, u32), (user, group): (u32, u32)) -> Result<(), String> {
     let shown = mode & 0o7777;
     check_owner(uid, user)?;
+    if mode & BY_OTHERS != 0 {
+        return Err(format!("other users may write to it (mode {shown:o})"));
+    }
     let is_private = user != 0 && (uid, gid) == (user, group);
     if mode & BY_GROUP != 0 && !is_private {
         return Err(format!("group {gid} may write to it (mode {shown:o})"));
-    }
-    if mode & BY_OTHERS != 0 {
-        return Err(format!("other users may write to it (mode {shown:o})"));
     }
     Ok(())
 }
