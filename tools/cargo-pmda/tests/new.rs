@@ -148,7 +148,7 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let rule = "an agent's name has lower-case letters, digits and _, and begins with a letter";
     for name in ["Hello", "9x", "a-b", "a.b", "../x", "/tmp/x", "", "ä", "a\u{1b}[2J", "self::x"] {
-        let e = refused(dir.path(), &["new", "--", name]);
+        let e = refused(dir.path(), &["new", name]);
         assert_eq!(e.lines().count(), 1, "{e}");
         assert!(e.contains(rule) && !e.contains('\u{1b}'), "{e}");
     }
