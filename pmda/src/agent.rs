@@ -12,6 +12,7 @@ use crate::client::{Client, ClientAttribute};
 use crate::command_line::CommandLine;
 use crate::error::Start;
 use crate::indom::Instances;
+use crate::log::Layer;
 use crate::poll::{PollSet, Wake};
 use crate::setup::Setup;
 use crate::values::Values;
@@ -89,6 +90,12 @@ pub trait Agent: Sized + 'static {
     fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
         let _ = line;
         None
+    }
+
+    /// Returns layers of `tracing-subscriber` that get the agent's events beside its log, for instance one that writes JSON.
+    /// Called once, before [`Agent::new`]. A process that has its own subscriber ignores them.
+    fn layers() -> Vec<Layer> {
+        Vec::new()
     }
 
     /// Declares metrics, instance domains and help, and creates the agent.

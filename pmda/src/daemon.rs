@@ -68,7 +68,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let config = Config::load();
     let user = intended_user(options.username.as_deref(), &config);
     log::open(&options.program, &file, user);
-    log::subscribe(&options.program, options.debug);
+    log::subscribe(&options.program, options.debug, A::layers());
     log::panics();
     for operand in &options.operands {
         warn!("ignoring the argument {operand:?}");
@@ -162,7 +162,7 @@ fn serve<A: Agent>(
 /// Writes files. An error, and also a panic of the agent's code, becomes a line on standard error. The log of
 /// [`Agent::new`], which may have the cause of the error, precedes it.
 fn written<A: Agent>(options: &Options) -> ExitCode {
-    log::subscribe(&options.program, options.debug);
+    log::subscribe(&options.program, options.debug, A::layers());
     log::panics();
     let outcome = log::catch(|| write::<A>(options));
     log::finish();

@@ -105,6 +105,7 @@ pub use clap;
 pub use pcp_pdu;
 pub use pmapi;
 pub use tracing;
+pub use tracing_subscriber;
 
 pub use agent::{Agent, Items, Request};
 pub use background::Background;

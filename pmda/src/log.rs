@@ -18,6 +18,10 @@
 //!
 //! An agent needs no dependency for that: [`pmda::tracing`](crate::tracing) is the crate `tracing`.
 //!
+//! An agent adds layers of `tracing-subscriber` with [`Agent::layers`](crate::Agent::layers), for instance one that writes
+//! JSON or sends spans elsewhere. They get all events and spans, and have their own filters: debug options and limits are
+//! those of the log file.
+//!
 //! The field `critical` marks the reason why the agent ends, which is always written. Debug output that `-D` requests
 //! is not limited. The output of options that are set while the agent runs is limited to 50 KiB a second, unless stderr
 //! is a terminal.
@@ -34,12 +38,14 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use pmapi::debug::{Debug, OPTIONS};
 use pmapi::escape::Escaped;
 use pmapi::zone::LocalTime;
-use tracing::{Level, Metadata};
+use tracing::{Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::registry::Registry;
 
 use crate::log_file;
 use crate::user::UserIds;
 
-use lines::Lines;
+use lines::{Lines, Shown};
 
 mod limit;
 mod lines;
@@ -129,15 +135,24 @@ fn put(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Writes the events of `tracing` to stderr, a line each: `[time] program(pid) Severity: message`.
+/// A layer that gets the events and spans of the agent, beside the log file.
+pub type Layer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
+
+/// Writes the events of `tracing` to stderr, a line each: `[time] program(pid) Severity: message`. They go to these layers,
+/// too.
 ///
 /// A subscriber that the process already has stays, as in a test or an embedding program.
-pub(crate) fn subscribe(program: &str, debug: Debug) {
+pub(crate) fn subscribe(program: &str, debug: Debug, layers: Vec<Layer>) {
     set(debug);
     let lines = Lines::new(program, put);
-    if tracing::subscriber::set_global_default(lines.clone()).is_ok() {
+    if tracing::subscriber::set_global_default(subscriber(lines.clone(), layers)).is_ok() {
         let _ = LINES.set(lines);
     }
+}
+
+fn subscriber(lines: Lines, mut layers: Vec<Layer>) -> impl Subscriber + Send + Sync {
+    layers.push(Box::new(lines.with_filter(Shown)));
+    tracing_subscriber::registry().with(layers)
 }
 
 /// Writes the number of lines left out, when that is due. This is cheap enough for frequent calls.
@@ -196,7 +211,41 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::layer::Context;
+
     use super::*;
+
+    /// Counts the events of each level.
+    #[derive(Clone, Default)]
+    struct Counts(Arc<Mutex<Vec<Level>>>);
+
+    impl<S: Subscriber> tracing_subscriber::Layer<S> for Counts {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.0.lock().unwrap().push(*event.metadata().level());
+        }
+    }
+
+    #[test]
+    fn a_layer_of_the_agent_gets_what_the_log_leaves_out() {
+        static WRITTEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let lines = Lines::new("pmdatest", |line| WRITTEN.lock().unwrap().push(line.to_owned()));
+        let counts = Counts::default();
+        testing::second();
+        let layers: Vec<Layer> = vec![Box::new(counts.clone())];
+        tracing::subscriber::with_default(subscriber(lines, layers), || {
+            for n in 0..100 {
+                tracing::warn!("line {n}");
+                tracing::debug!("shown by -D only");
+            }
+        });
+        let counted = counts.0.lock().unwrap();
+        let of = |level: Level| counted.iter().filter(|counted| **counted == level).count();
+        assert_eq!((of(Level::WARN), of(Level::DEBUG)), (100, 100));
+        let written = WRITTEN.lock().unwrap();
+        assert!(written.len() < 100 && written.iter().all(|line| line.contains(" Warning: line ")), "{written:?}");
+    }
 
     #[test]
     fn the_first_line_is_one_line() {

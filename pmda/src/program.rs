@@ -59,7 +59,7 @@ impl Program {
 
     /// Writes the events of `tracing` to stderr, and a line for each panic.
     pub fn subscribe(&self) {
-        log::subscribe(&self.name, self.debug);
+        log::subscribe(&self.name, self.debug, Vec::new());
         log::panics();
     }
 

@@ -26,7 +26,7 @@ pub unsafe fn init<A: Agent>(interface: *mut Interface) {
     let status = catch_unwind(|| {
         stay_loaded(init::<A> as *const c_void);
         host::end_with_process();
-        crate::log::subscribe(&program(), Default::default());
+        crate::log::subscribe(&program(), Default::default(), A::layers());
         crate::log::panics();
         let name = file_of(init::<A> as *const c_void).as_deref().and_then(name_of);
         // SAFETY: by the caller's promise.

@@ -8,8 +8,10 @@ use std::time::Instant;
 use pmapi::escape::{Escaped, Escaping};
 use pmapi::zone::LocalTime;
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter};
 
 use super::limit::Limit;
 use super::{debug_options, shows};
@@ -98,30 +100,27 @@ impl Lines {
     }
 }
 
-/// Lines do not show spans. A registry of spans would only cost memory and time at the start of each agent.
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+/// Selects the messages that the debug options show. Other layers have filters of their own.
+pub(super) struct Shown;
+
+impl<S: Subscriber> Filter<S> for Shown {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
         shows(debug_options(), metadata)
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    /// Asked again whenever the debug options change, so that a message that is not shown costs nothing.
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if shows(debug_options(), metadata) { Interest::always() } else { Interest::never() }
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-
-    fn max_level_hint(&self) -> Option<tracing::level_filters::LevelFilter> {
+    fn max_level_hint(&self) -> Option<LevelFilter> {
         let most = if debug_options().is_empty() { Level::INFO } else { Level::TRACE };
         Some(most.into())
     }
+}
 
-    fn event(&self, event: &Event<'_>) {
+impl<S: Subscriber> tracing_subscriber::Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         self.report(false);
         let mut about = About::default();
         event.record(&mut about);
@@ -230,7 +229,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
     use tracing::{debug, error, warn};
-    use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+    use tracing_subscriber::layer::SubscriberExt as _;
 
     thread_local! {
         static WRITTEN: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -239,15 +238,9 @@ mod tests {
     /// Returns the lines that `run` logs through the handle.
     fn log(run: impl FnOnce(&Lines)) -> Vec<String> {
         let lines = Lines::new("pmdatest", |line| WRITTEN.with_borrow_mut(|written| written.push(line.to_owned())));
-        // The debug options of the process must not filter here.
-        struct All(Lines);
-        impl<S: Subscriber> Layer<S> for All {
-            fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-                self.0.event(event);
-            }
-        }
+        // Without the filter: debug options of the process do not matter here.
         crate::log::testing::second();
-        let subscriber = tracing_subscriber::registry().with(All(lines.clone()));
+        let subscriber = tracing_subscriber::registry().with(lines.clone());
         tracing::subscriber::with_default(subscriber, || run(&lines));
         WRITTEN.take()
     }
