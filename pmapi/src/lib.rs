@@ -1,7 +1,26 @@
 //! Identifiers, units, values, errors and labels of Performance Co-Pilot, for its clients and agents.
 //!
+//! ```
+//! use pmapi::{Atom, Desc, Error, PmId, Semantics, Type, Units};
+//!
+//! let pmid: PmId = "60.0.24".parse()?;
+//! let units = Units::KBYTES.per(Units::SECONDS);
+//! let desc = Desc { pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units };
+//! assert_eq!(desc.units.to_string(), "Kbyte / sec");
+//!
+//! assert_eq!(Atom::U64(7).convert(desc.ty)?.as_atom(), Atom::U32(7));
+//! assert_eq!(Atom::U64(5_000_000_000).convert(desc.ty), Err(Error::TRUNC));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! * [`PmId`], [`InDom`], [`Inst`]: numbers of metrics, instance domains and instances
+//! * [`Desc`] with [`Type`], [`Semantics`] and [`Units`]: what a metric's values mean
+//! * [`Atom`]: a value; [`LabelSet`]: labels; [`Error`]: the codes `PM_ERR_*`
+//!
 //! The names are those of PMAPI(3) in Rust's case. Each item's documentation names the corresponding C function or
-//! macro.
+//! macro. The modules have what the other crates of the family share: texts, files, threads.
+//!
+//! Features: `serde` serializes these types, with numbers and units as PCP's tools print them; `zone` has time zones.
 //!
 //! Types of other crates in the interface: labels are created from any `Serialize` of `serde`, a [`LabelError`] may
 //! contain an error of `serde_json`, and [`file`](mod@file), which is for this repository's own crates, accepts flags
@@ -24,6 +43,8 @@ mod label;
 pub mod names;
 pub mod number;
 mod secure;
+#[cfg(feature = "serde")]
+mod serialized;
 pub mod spec;
 pub mod stderr;
 pub mod thread;

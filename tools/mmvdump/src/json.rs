@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use mmv_reader::format::{Flags, ValueRecord, ValueType};
 use mmv_reader::{self as reader, File, Help};
 use pmapi::escape::escaped_json;
-use pmapi::{LabelFlags, LabelLevel, Semantics};
+use pmapi::{LabelFlags, LabelLevel, Semantics, Units};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -66,8 +66,8 @@ struct Metric {
     item: u32,
     #[serde(rename = "type")]
     ty: &'static str,
-    semantics: &'static str,
-    units: String,
+    semantics: Semantics,
+    units: Units,
     indom: Option<u32>,
     #[serde(flatten)]
     texts: Texts,
@@ -137,12 +137,8 @@ impl Metric {
             name: text(file.name(metric)),
             item: metric.item,
             ty: type_name(metric.ty),
-            semantics: match metric.semantics {
-                Semantics::Counter => "counter",
-                Semantics::Instant => "instant",
-                Semantics::Discrete => "discrete",
-            },
-            units: metric.units.to_string(),
+            semantics: metric.semantics,
+            units: metric.units,
             indom: metric.indom,
             texts: Texts::new(|which| file.help(metric, which)),
             values: metric

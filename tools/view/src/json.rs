@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use pmapi::{Desc, Inst};
 use serde::Serialize;
 
 use crate::fleet::{Agent, Status};
@@ -34,15 +35,6 @@ struct Metric<'a> {
 }
 
 #[derive(Serialize)]
-struct Desc {
-    pmid: String,
-    r#type: String,
-    semantics: String,
-    units: String,
-    indom: Option<String>,
-}
-
-#[derive(Serialize)]
 struct Value<'a> {
     #[serde(flatten)]
     instance: Option<Instance<'a>>,
@@ -51,7 +43,7 @@ struct Value<'a> {
 
 #[derive(Serialize)]
 struct Instance<'a> {
-    inst: i32,
+    inst: Inst,
     instance: &'a str,
 }
 
@@ -99,20 +91,13 @@ fn lines(agent: &Agent) -> Vec<(Option<Metric<'_>>, Option<String>)> {
 fn metric(shown: &Shown) -> (Option<Metric<'_>>, Option<String>) {
     let Shown { metric, values, .. } = shown;
     let error = metric.desc.err().or(values.as_ref().err().copied());
-    let desc = metric.desc.ok().map(|desc| Desc {
-        pmid: desc.pmid.to_string(),
-        r#type: desc.ty.to_string(),
-        semantics: desc.semantics.to_string(),
-        units: desc.units.to_string(),
-        indom: desc.indom.map(|indom| indom.to_string()),
-    });
     let values = values.iter().flatten().map(value).collect();
-    let line = Metric { metric: &metric.name, help: &metric.oneline, desc, values };
+    let line = Metric { metric: &metric.name, help: &metric.oneline, desc: metric.desc.ok(), values };
     (Some(line), error.map(|code| shown.text_of(code)))
 }
 
 fn value(series: &Series) -> Value<'_> {
-    let instance = series.inst.map(|inst| Instance { inst: inst.word() as i32, instance: &series.instance });
+    let instance = series.inst.map(|inst| Instance { inst, instance: &series.instance });
     let value = match &series.value.kind {
         Kind::Integer(v) => match i64::try_from(*v) {
             Ok(v) => Scalar::Signed(v),
