@@ -16,14 +16,14 @@ use crate::secure::is_secure;
 /// A variable of the environment takes precedence over `pcp.conf`. Without PCP on the machine the typed accessors
 /// return the paths that PCP's packages use. So an agent can run under a collector without an installation, for
 /// instance in a test.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Config {
     env: Arc<[(OsString, OsString)]>,
     file: Arc<File>,
 }
 
 /// Text of `pcp.conf`. Every agent loads it when it starts, so its variables are only looked up, not copied.
-#[derive(Debug, Default)]
+#[derive(PartialEq, Eq, Debug, Default)]
 struct File {
     text: Vec<u8>,
     /// Places of the lines that may set a variable.
@@ -107,6 +107,7 @@ impl Config {
     }
 
     /// Returns this configuration with other values for some variables, for instance for the directories of a test.
+    #[must_use]
     pub fn with(&self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Config {
         Config { env: self.env.iter().cloned().chain(variables).collect(), file: self.file.clone() }
     }

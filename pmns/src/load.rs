@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 ///
 /// Loading stops at the first problem. Exceeding one of these limits is a problem, too: 4,096 bytes in a line after
 /// macro substitution, 5 files open at a time, 1,000 included files and 64 MiB of included text in total.
+#[must_use = "it loads nothing until Loader::load"]
 pub struct Loader<'a> {
     files: &'a dyn Files,
     include_dirs: Vec<PathBuf>,

@@ -26,6 +26,7 @@ const RECONNECT: [u64; 5] = [5, 10, 20, 40, 80];
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
+#[must_use]
 pub struct Options {
     /// Host name or address of the agent (`PCP_TRACE_HOST`). Default: `localhost`.
     pub host: String,

@@ -1,6 +1,8 @@
 //! Tags: the names of trace events.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,7 +32,7 @@ struct Prepared {
 }
 
 /// Error of [`Tag::new`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum TagError {
     /// The name is empty (`PMTRACE_ERR_TAGNAME`).
@@ -88,6 +90,33 @@ impl Tag {
     }
 }
 
+/// Tags are equal, and ordered, by their names.
+impl PartialEq for Tag {
+    fn eq(&self, other: &Tag) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Tag {}
+
+impl PartialOrd for Tag {
+    fn partial_cmp(&self, other: &Tag) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Tag {
+    fn cmp(&self, other: &Tag) -> Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+}
+
+impl Hash for Tag {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes().hash(state);
+    }
+}
+
 impl TryFrom<&str> for Tag {
     type Error = TagError;
 
@@ -120,5 +149,12 @@ mod tests {
         for name in ["a", "third sleep", "größer", &"x".repeat(254)] {
             assert_eq!(Tag::new(name).unwrap().name(), name);
         }
+    }
+
+    #[test]
+    fn tags_are_keys_by_their_names() {
+        let tag = |name| Tag::new(name).unwrap();
+        assert_eq!(std::collections::HashSet::from([tag("a"), tag("b"), tag("a")]).len(), 2);
+        assert!(tag("a") < tag("b"));
     }
 }

@@ -18,6 +18,7 @@ use crate::skipped::Skipped;
 
 /// Options for opening archives.
 #[derive(Clone, Debug)]
+#[must_use = "it opens nothing until Options::open"]
 pub struct Options {
     limit: u64,
 }

@@ -11,7 +11,7 @@ use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Domain, Error, Inst, PmId, Result};
 
 /// Values of metrics at one time (`pmResult`, `pmHighResResult`).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
     time: Stamp,
     changes: Changes,

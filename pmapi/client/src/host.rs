@@ -15,7 +15,7 @@ use pmapi::spec::SpecError;
 /// ```
 ///
 /// Unlike libpcp, refuses ports above 65535 and an empty name after `@`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HostSpec {
     text: String,
     pub(super) place: Place,
@@ -24,7 +24,7 @@ pub struct HostSpec {
     pub(super) attributes: Attributes,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Place {
     /// Unix socket; `None` for pmcd's default path.
     Unix(Option<PathBuf>),
@@ -36,13 +36,13 @@ pub(super) enum Place {
 }
 
 /// Host and its ports; no ports stand for the default ones.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct HostPorts {
     pub(super) name: String,
     pub(super) ports: Vec<u16>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Attributes {
     /// Container whose metrics are requested.
     pub(super) container: Option<String>,

@@ -20,6 +20,7 @@ use crate::{Collector, Error, Process, Result, Stream, isolate};
 /// `PCP_VAR_DIR`, or else the agent's instance numbers are those of the PCP of this host. [`Local`](crate::Local) has
 /// directories of its own.
 #[derive(Debug)]
+#[must_use = "it starts nothing until Launch::start"]
 pub struct Launch {
     address: Option<Address>,
     command: Option<Command>,

@@ -56,6 +56,7 @@ pub struct RecordHost(usize);
 
 /// Role of a host in a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum HostRole {
     /// The host of all metrics that name no host. Its archive is the first of the folio.
     Default,
@@ -65,6 +66,7 @@ pub enum HostRole {
 
 /// Whether the application can show the archives (`pmafm FOLIO replay`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Replay {
     /// The application can show the archives, with the configuration that it writes to [`RecordSetup::replay`].
     Possible,

@@ -21,6 +21,7 @@ const LONGEST_PATH: usize = 20;
 
 /// Handling of metrics that do not exist, by [`Evaluator::bind`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum UnknownNames {
     /// Definitions that refer to the metric have an error.
     #[default]

@@ -210,6 +210,7 @@ impl ControlError {
 
 /// Severity of a message about a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Severity {
     /// A part of the line is ignored.
     Warning,

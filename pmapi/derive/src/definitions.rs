@@ -9,6 +9,7 @@ use pmapi::{Error, PmId};
 
 /// Kind of help text (`PM_TEXT_ONELINE`, `PM_TEXT_HELP`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Text {
     /// One-line help text.
     OneLine,

@@ -6,6 +6,7 @@ use std::fmt;
 ///
 /// `Display` prints only the reason. It may be empty: libpcp has no reason for a left-over number, for example.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct SyntaxError {
     /// Byte offset in the expression where parsing stopped, as shown by libpcp's caret.
     pub offset: usize,

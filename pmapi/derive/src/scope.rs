@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Contexts that definitions apply to. The scope determines their error messages and PMIDs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Scope {
     /// All contexts, as for pmRegisterDerived(3).
     Global,

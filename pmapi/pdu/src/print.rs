@@ -20,6 +20,7 @@ static SQUASHED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("PCP_SQUASH_
 ///
 /// `Display` replaces bytes that are not UTF-8 by U+FFFD; [`Print::to_bytes`] keeps them.
 #[derive(Clone, Copy, Debug)]
+#[must_use = "it prints nothing until it is displayed"]
 pub struct Print<'a> {
     value: Shown<'a>,
     width: usize,

@@ -31,13 +31,13 @@ const MAX_NAME: usize = 254;
 /// The index is sorted by name. The JSON text keeps the order of its input until a label is added, which sorts the text
 /// too. Names of nested objects are joined by dots and flagged [`LabelFlags::COMPOUND`]: in `{"a":{"b":1}}` the label
 /// is "a.b".
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct LabelSet {
     json: String,
     index: Vec<Entry>,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Entry {
     raw: RawLabel,
     /// Full name of a compound label in nested JSON, where `raw.name` is only the last component.
@@ -45,7 +45,7 @@ struct Entry {
 }
 
 /// Position of a label in its set's JSON text (`pmLabel`), with the fields of the wire encoding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RawLabel {
     /// Offset of the name in bytes.
     pub name: u16,
@@ -60,7 +60,7 @@ pub struct RawLabel {
 }
 
 /// Label of a set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Label<'a> {
     /// Full name, with dots in a compound name.

@@ -155,6 +155,7 @@ impl Units {
     /// # Panics
     /// Panics when both have a dimension at different scales, since kilobytes per byte is a factor, not a unit. Panics
     /// when both have different extra units, or when a dimension is not in -8 to 7. In a `const` the compilation fails.
+    #[must_use]
     pub const fn per(self, divisor: Units) -> Units {
         self.combine(divisor, -1)
     }
@@ -163,6 +164,7 @@ impl Units {
     ///
     /// # Panics
     /// Panics in the cases of [`Units::per`].
+    #[must_use]
     pub const fn times(self, factor: Units) -> Units {
         self.combine(factor, 1)
     }
@@ -171,6 +173,7 @@ impl Units {
     ///
     /// # Panics
     /// Panics when a dimension is not in -8 to 7, and for a power of an extra unit other than -1 and 1.
+    #[must_use]
     pub const fn pow(self, exponent: i8) -> Units {
         Units::NONE.combine(self, exponent)
     }

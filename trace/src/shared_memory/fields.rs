@@ -27,6 +27,7 @@ impl Fields {
     }
 
     /// Adds a field, and returns `self`. A field that does not fit is left out.
+    #[must_use]
     pub fn with(mut self, key: &str, value: impl Display) -> Fields {
         self.add(key, value);
         self

@@ -8,6 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 
 /// Process, identified by its number and start time: the system may give the number to another process later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Process {
     /// Process identifier.
     pub pid: u32,

@@ -72,6 +72,7 @@ impl fmt::Display for Finding {
 
 /// Options of a check.
 #[derive(Clone, Debug)]
+#[must_use = "it checks nothing until Check::run"]
 pub struct Check {
     volumes: bool,
     start: Option<Stamp>,

@@ -51,6 +51,7 @@ pub enum Marks {
 
 /// Rules of interpolation between two records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[must_use]
 pub struct Interpolation {
     rule: Rule,
     wrap: Wrap,

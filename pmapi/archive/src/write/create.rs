@@ -25,6 +25,7 @@ use crate::error::{ArchiveError, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "it creates nothing until Create::create"]
 pub struct Create {
     pub(super) label: Label,
     pub(super) has_start: bool,
