@@ -17,13 +17,15 @@
 //! # Ok::<(), pcp_help::Error>(())
 //! ```
 //!
-//! Types of other crates in the interface: those of [`pmapi`].
+//! Types of [`pmapi`] are in the interface, so this crate is re-exported.
 
 mod bytes;
 mod compile;
 mod compiled;
 mod error;
 pub mod source;
+
+pub use pmapi;
 
 pub use compile::{Files, compile};
 pub use compiled::Compiled;

@@ -24,8 +24,8 @@
 //! Features: `metrics` adds a recorder for the `metrics` facade, `tracing-layer` a layer for `tracing-subscriber`. With
 //! either, a program that is already instrumented exports to PCP.
 //!
-//! Types of other crates in the interface: those of `pmapi`; with the features, traits of `metrics` and
-//! `tracing-subscriber`. Registries and handles are `Send` and `Sync`.
+//! Types of [`pmapi`] are in the interface, so this crate is re-exported; with the features, also traits of `metrics`
+//! and `tracing-subscriber`. Registries and handles are `Send` and `Sync`.
 
 #[doc = include_str!("c_api.md")]
 pub mod c_api {}
@@ -52,6 +52,8 @@ pub mod recorder;
 /// The `metrics` facade, in the version of the [`recorder`]: what a program records through another version is not exported.
 #[cfg(feature = "metrics")]
 pub use metrics;
+
+pub use pmapi;
 
 pub use error::Error;
 pub use handle::{

@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Types of other crates in the interface: those of [`pmapi`].
+//! Types of [`pmapi`] are in the interface, so this crate is re-exported.
 
 mod cpp;
 mod diagnose;
@@ -24,6 +24,8 @@ mod load;
 mod parse;
 mod tree;
 pub mod write;
+
+pub use pmapi;
 
 pub use error::{Error, Place, Problem};
 pub use files::{FileSystem, Files};

@@ -15,7 +15,7 @@
 //! A file is copied, never mapped, so a process that truncates or replaces it meanwhile cannot harm the reader. Invalid
 //! parts are left out, and listed as [`Problem`]s.
 //!
-//! Types of other crates in the interface: those of [`pmapi`] and, in [`format`](mod@format), of `pcp-mmv`.
+//! Types of [`pmapi`] are in the interface, so this crate is re-exported. [`format`](mod@format) is that of `pcp-mmv`.
 
 pub mod collection;
 pub mod dump;
@@ -23,6 +23,7 @@ pub mod dump;
 mod reader;
 
 pub use mmv::format;
+pub use pmapi;
 pub use reader::{
     File, Help, Indom, Instance, Label, MAX_LEN, MAX_TOCS, Metric, Problem, Problems, ReadError, ValueOf,
 };

@@ -1,4 +1,20 @@
-//! Archives of Performance Co-Pilot (LOGARCHIVE(5)), which pmlogger(1) writes, read without libpcp.
+//! Archives of Performance Co-Pilot (LOGARCHIVE(5)), which pmlogger(1) writes, read and written without libpcp.
+//!
+//! ```no_run
+//! use pcp_archive::{Archive, Interpolation};
+//! use pcp_pdu::profile::Profile;
+//!
+//! let archive = Archive::open("/var/log/pcp/pmlogger/host/20260101")?;
+//! let load = archive.metadata().names().pmid(b"kernel.all.load")?;
+//! let mut values = archive.interpolator(&[load], &Profile::default(), Interpolation::new());
+//! values.seek(archive.label().start, 10_000_000_000); // every 10 seconds, from the start
+//! while let Some(sample) = values.fetch()? {
+//!     for (inst, value) in sample.sets().flat_map(|set| set.values()) {
+//!         println!("{:?} {inst:?} {value:?}", sample.time);
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! [`Archive`] opens an archive of version 2 or 3, or several as one, and has its label, its [`Metadata`] by time and
 //! its end. A [`Cursor`] reads values: whole records forward and back (pmFetchArchive(3)), or chosen metrics
@@ -17,7 +33,7 @@
 //! table. Value blocks must be in the order of their references, without gaps, as all known writers lay them out. A
 //! name of more than 256 components is ignored.
 //!
-//! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`].
+//! Types of [`pmapi`] and [`pcp_pdu`] are in the interface, so both crates are re-exported.
 
 mod archive;
 mod check;
@@ -34,6 +50,9 @@ mod scan;
 mod skipped;
 mod window;
 mod write;
+
+pub use pcp_pdu;
+pub use pmapi;
 
 pub use archive::{Archive, Options};
 pub use check::{Check, Finding, Place, Weight};

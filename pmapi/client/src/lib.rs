@@ -24,7 +24,7 @@
 //!
 //! Encryption (`pcps:`) and passwords are not supported: [`Context::connect`] refuses them.
 //!
-//! Types of other crates in the interface: those of [`pmapi`] and [`pcp_pdu`]. A [`Context`] is `Send`: it may be moved
+//! Types of [`pmapi`] and [`pcp_pdu`] are in the interface, so both crates are re-exported. A [`Context`] is `Send`: it may be moved
 //! to another thread, but serves one thread at a time.
 
 mod channel;
@@ -40,6 +40,9 @@ mod settings;
 mod texts;
 
 use std::time::Duration;
+
+pub use pcp_pdu;
+pub use pmapi;
 
 pub use fetch::{InstValue, Sample};
 pub use host::HostSpec;

@@ -25,7 +25,7 @@
 //! # Ok::<(), pcp_collector::Error>(())
 //! ```
 //!
-//! Types of other crates in the interface: those of [`pmapi`], [`pcp_pdu`] and [`pmda`].
+//! Types of [`pmapi`], [`pcp_pdu`] and [`pmda`] are in the interface, so these crates are re-exported.
 
 mod channel;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
@@ -43,6 +43,10 @@ mod session;
 mod stream;
 #[cfg(test)]
 mod tests;
+
+pub use pcp_pdu;
+pub use pmapi;
+pub use pmda;
 
 pub use channel::Channel;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]

@@ -34,8 +34,8 @@
 //! * Derived metrics are bound when they are first needed after a definition has been added. Binding resets their
 //!   history.
 //!
-//! Types of other crates in the interface: those of [`pmapi`], [`pcp_pdu`], [`pcp_archive`], [`pcp_client`] and
-//! [`pcp_derive`].
+//! Types of [`pmapi`], [`pcp_pdu`], [`pcp_archive`], [`pcp_client`] and [`pcp_derive`] are in the interface, so these
+//! crates are re-exported: a program needs `pcp-context` alone.
 
 mod assemble;
 mod base;
@@ -52,6 +52,12 @@ mod record;
 mod recorded;
 mod when;
 mod window;
+
+pub use pcp_archive;
+pub use pcp_client;
+pub use pcp_derive;
+pub use pcp_pdu;
+pub use pmapi;
 
 pub use context::Context;
 pub use error::ContextError;

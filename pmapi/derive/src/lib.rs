@@ -110,8 +110,8 @@
 //! * `avg` has type `FLOAT`; `0 / 0` is 0. The rate of a counter of type `32` that falls is negative.
 //! * A ternary of aggregates or event records has no values.
 //!
-//! Types of other crates in the interface: those of [`pmapi`]; and [`Live`], which asks pmcd, takes a context of
-//! [`pcp_client`] and values of [`pcp_pdu`].
+//! Types of [`pmapi`] are in the interface, so this crate is re-exported; and, for [`Live`], which asks pmcd,
+//! [`pcp_client`] and [`pcp_pdu`].
 
 mod bind;
 mod check;
@@ -139,6 +139,10 @@ mod select;
 mod source;
 mod trace;
 mod values;
+
+pub use pcp_client;
+pub use pcp_pdu;
+pub use pmapi;
 
 pub use bind::UnknownNames;
 pub use config::{Loaded, Message, read_files};

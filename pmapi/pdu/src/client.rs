@@ -7,12 +7,13 @@ use pmapi::{Desc, Error, InDom, OptionWord as _, PmId, Result, Semantics, Type, 
 
 /// Decoded PDU from pmcd to a client.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)]
 #[non_exhaustive]
 pub enum Answer<'a> {
     /// PDU that agents send too.
     Pdu(Pdu<'a>),
+    /// Values with a time stamp in nanoseconds.
     HighResResult(HighResResult<'a>),
+    /// Descriptors of several metrics.
     Descs(Descs<'a>),
     /// Descriptor as received, which may be invalid.
     Desc(RawDesc),

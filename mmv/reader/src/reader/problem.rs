@@ -99,34 +99,49 @@ pub(crate) fn is_of_system(e: &io::Error) -> bool {
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum Problem {
+    /// Section of an unknown type.
     #[error("unknown section {code:#x}")]
     Section { code: u32 },
+    /// Number of records that is negative or too large.
     #[error("{section:?}: invalid count {count}")]
     Count { section: Section, count: i32 },
+    /// Records that are not all in the file.
     #[error("{section:?}: {count} records at offset {offset} are not all in the file")]
     BeyondEnd { section: Section, offset: u64, count: i32 },
+    /// Records that overlap the file's header.
     #[error("{section:?}: its records overlap the header")]
     OverHeader { section: Section },
+    /// Second section of a type.
     #[error("{section:?}: more than one section")]
     Repeated { section: Section },
+    /// Metric whose name is not in the file.
     #[error("metric {index}: its name is not in the file")]
     MetricName { index: u32 },
+    /// Metric whose item number is too large.
     #[error("metric {index}: item {item} is not in 0 to 1023")]
     Item { index: u32, item: u32 },
+    /// Metric with the item number of another.
     #[error("metric {index}: item {item} belongs to another metric")]
     DuplicateItem { index: u32, item: u32 },
+    /// Metric of an unknown type.
     #[error("metric {index}: unknown type {code}")]
     Type { index: u32, code: i32 },
+    /// Metric with unknown semantics.
     #[error("metric {index}: unknown semantics {code}")]
     Semantics { index: u32, code: i32 },
+    /// Instance domain whose serial number is out of range.
     #[error("instance domain {index}: invalid serial number {serial}")]
     Serial { index: u32, serial: u32 },
+    /// Instance domain whose instances are not all in the file.
     #[error("instance domain {index}: its {count} instances are not all in the file")]
     Instances { index: u32, count: u32 },
+    /// Instance whose name is not in the file.
     #[error("instance domain {serial}: the name of instance {index} is not in the file")]
     InstanceName { serial: u32, index: u32 },
+    /// Value whose metric is not in the file.
     #[error("value {index}: its metric is not in the file")]
     ValueMetric { index: u32 },
+    /// Value whose instance is not in the file.
     #[error("value {index}: its instance is not in the file")]
     ValueInstance { index: u32 },
 }

@@ -1,6 +1,12 @@
 //! POSIX extended regular expressions (regcomp(3)), translated for the `regex` crate: the dialect of all patterns that
 //! users of Performance Co-Pilot write.
 //!
+//! ```
+//! let pattern = pcp_ere::translate("^cpu[[:digit:]]+$")?;
+//! assert!(regex::Regex::new(&pattern)?.is_match("cpu12"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The only use is to test whether a text matches, so neither the longest match nor sub-expressions matter. Errors have
 //! the texts of regerror(3). Back references, a GNU extension, are refused.
 //!
