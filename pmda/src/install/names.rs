@@ -45,7 +45,8 @@ fn lock(site: &Site) -> Outcome<Lock<'_>> {
     for waited in 0.. {
         match taken() {
             Ok(()) => break,
-            Err(e) if !exists(&path) => {
+            // Another program may release the lock before this one looks whether it is there.
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 let _ = remove(&own);
                 return Err(Stop::new(format!("{}: {e}", path.display())));
             }

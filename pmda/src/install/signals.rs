@@ -33,6 +33,11 @@ pub(crate) fn set(new: Stage) {
     *stage() = new;
 }
 
+/// Returns whether a change has begun that must be completed or undone.
+pub(crate) fn must_go_on() -> bool {
+    !matches!(*stage(), Stage::Ends(_))
+}
+
 /// Returns the signals that the caller of the program does not ignore, as nohup(1) does.
 fn not_ignored() -> impl Iterator<Item = i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

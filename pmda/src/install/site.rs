@@ -19,6 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -31,6 +32,7 @@ use pmapi::{Config, file};
 
 use super::outcome::{Outcome, Stop};
 use super::pmcd_conf::PmcdConf;
+use super::signals;
 use super::task::Task;
 
 /// Folders of the agent's directory whose files are copied into directories of PCP: configuration, and templates of
@@ -229,6 +231,10 @@ impl Site {
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", self.path()).stdin(Stdio::null());
+        if signals::must_go_on() {
+            // The terminal sends its signals to the whole process group of this program.
+            command.process_group(0);
+        }
         let is_kept = |name: &OsStr| {
             let name = name.to_string_lossy();
             name.starts_with("PCP_") && name != "PCP_ENV_DONE"
@@ -412,6 +418,25 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"two".to_vec(), b"other".to_vec()));
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o640);
         assert!(put(&dir.path().join("none/x"), b"").is_err());
+    }
+
+    /// A person who presses Ctrl-C does not interrupt the commands of a change that has begun.
+    #[test]
+    fn commands_of_a_change_have_a_process_group_of_their_own() {
+        let site = Site::new(Task::Install, Config::load(), "none");
+        let leads_group = || {
+            let stat = site.command("cat").arg("/proc/self/stat").output().unwrap().stdout;
+            let words: Vec<_> = stat.split(|byte| *byte == b' ').collect();
+            words[0] == words[4]
+        };
+        for (stage, expected) in [
+            (signals::Stage::Ends(String::new()), false),
+            (signals::Stage::Undoes, true),
+            (signals::Stage::Ignored, true),
+        ] {
+            signals::set(stage);
+            assert_eq!(leads_group(), expected);
+        }
     }
 
     #[test]
