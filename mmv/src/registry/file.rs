@@ -244,10 +244,11 @@ impl Published {
             if self.is_visible {
                 file.write_all_at(&bytes, Toc::at(self.contents.len()))?;
             }
+            // Number of sections and flags. Until it is stored, the next attempt begins here again.
+            let word = word_of_halves(self.contents.len() as u32 + 1, self.owner.flags.bits());
+            self.put_word(file, TOCS_AT, word)?;
             self.contents.push(entry);
-            // Number of sections and flags.
-            let word = word_of_halves(self.contents.len() as u32, self.owner.flags.bits());
-            return self.put_word(file, TOCS_AT, word);
+            return Ok(());
         };
         if let Some(known) = self.contents.get_mut(index) {
             *known = entry;
