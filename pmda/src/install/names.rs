@@ -11,7 +11,7 @@ use std::time::Duration;
 use pmapi::file;
 
 use super::outcome::{Outcome, Stop};
-use super::site::{Owner, PATIENCE, Site, copy, exists, flush, put, remove, same, with_suffix};
+use super::site::{Owner, PATIENCE, Site, copy, flush, put, remove, same, with_suffix};
 use super::text::said;
 
 /// Content of the lock of the name space, by which an interrupted run's lock is known.
