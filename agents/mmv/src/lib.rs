@@ -50,8 +50,8 @@ pub struct Files<const DOMAIN: u16> {
     /// Whether the control metrics are those of PCP 7.
     newer: bool,
     /// Time of the next check of all files. A client that asks everything about many metrics sends thousands of
-    /// requests. Checks therefore take at most a tenth of the time, but are never more than a second apart. A fetch
-    /// checks only the directory and the files of its metrics.
+    /// requests. Checks therefore take at most a tenth of the time, but are never more than a second apart. Other requests
+    /// check only the directory, and a fetch also the files of its metrics.
     due: Option<Instant>,
 }
 
@@ -103,7 +103,9 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         let changed = match request {
             Request::Fetch(items) if is_due => self.files.refresh_all(&mut items.iter()),
             Request::Fetch(items) => self.files.refresh_for(&mut items.iter()),
-            _ => is_due && self.files.refresh(),
+            _ if is_due => self.files.refresh(),
+            // A new table of the thread, at least.
+            _ => self.files.refresh_for(&mut std::iter::empty()),
         };
         if is_due {
             self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
