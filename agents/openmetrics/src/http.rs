@@ -41,6 +41,8 @@ const MOVED: usize = 64 << 10;
 const PIECE: usize = 256 << 10;
 /// Most headers of an answer.
 const HEADERS: usize = 512;
+/// Largest number of bytes of a response that a connection holds before they are read: all of its headers fit.
+const BUFFER: usize = 128 << 10;
 /// Longest time for which a connection is kept without a request. Many servers close it earlier.
 const IDLE: Duration = Duration::from_secs(300);
 /// Most addresses of a host that are tried.
@@ -523,7 +525,7 @@ async fn handshake(io: Box<dyn Io>, reach: Reach, proxy: Proxy) -> Result<Connec
     // Headers that the agent does not need cost no values.
     let mut builder = http1::Builder::new();
     builder.allow_spaces_after_header_name_in_responses(true).allow_obsolete_multiline_headers_in_responses(true);
-    builder.ignore_invalid_headers_in_responses(true).max_headers(HEADERS);
+    builder.ignore_invalid_headers_in_responses(true).max_headers(HEADERS).max_buf_size(BUFFER);
     let (sender, mut connection) = builder.handshake(TokioIo::new(io)).await.map_err(|e| Failure::of(&e))?;
     let task = tokio::spawn(async move {
         poll_fn(|context| connection.poll_without_shutdown(context)).await.ok()?;
