@@ -30,7 +30,9 @@ pub(crate) type Kept = pmapi::file::Kept<File>;
 pub(crate) struct Directory(OwnedFd);
 
 /// Mode of a file: all users may read it, and its owner may write it.
-const MODE: u32 = 0o644;
+pub(crate) const MODE: u32 = 0o644;
+/// Mode of a file that only its owner and group may read.
+pub(crate) const GROUP_MODE: u32 = 0o640;
 /// Largest number of names that are read: more than honest applications have, and few enough to take some milliseconds.
 const MOST_NAMES: usize = 4096;
 /// Number of attempts to find a free temporary name. A user may have taken all of them.
@@ -78,7 +80,7 @@ impl Directory {
 
     /// Creates a file for writing, with a temporary name. Agents skip temporary names. Other registries, in this
     /// process or others, do not use the same one. It is never too long if the file's final name is not.
-    pub(crate) fn create(&self, name: &str) -> io::Result<(String, Kept)> {
+    pub(crate) fn create(&self, name: &str, mode: u32) -> io::Result<(String, Kept)> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut result = Err(Errno::EEXIST);
@@ -86,14 +88,14 @@ impl Directory {
             // A predictable name may be taken, possibly on purpose.
             let number = if attempt == 0 { COUNT.fetch_add(1, Relaxed) } else { now_nanos() };
             let temporary = format!("{}{}.{}.{number}", temporary_start(name), Process::own().number(), space());
-            result = openat(&self.0, &*temporary, flags, Mode::from_bits_truncate(MODE)).map(|file| (temporary, file));
+            result = openat(&self.0, &*temporary, flags, Mode::from_bits_truncate(mode)).map(|file| (temporary, file));
             if !matches!(result, Err(Errno::EEXIST)) {
                 break;
             }
         }
         let (temporary, file) = result?;
         let file = File::from(file);
-        let kept = set_mode(&file).and_then(|()| Kept::new(file)).inspect_err(|_| self.remove(&temporary))?;
+        let kept = set_mode(&file, mode).and_then(|()| Kept::new(file)).inspect_err(|_| self.remove(&temporary))?;
         Ok((temporary, kept))
     }
 
@@ -211,8 +213,8 @@ fn now_nanos() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos()
 }
 
-/// Gives a file the mode of all files, because readers are other users and the umask must not matter.
-fn set_mode(file: &File) -> io::Result<()> {
-    let is_right = file.metadata()?.mode() & 0o777 == MODE;
-    if is_right { Ok(()) } else { file.set_permissions(Permissions::from_mode(MODE)) }
+/// Gives a file its mode, because readers are other users and the umask must not matter.
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    let is_right = file.metadata()?.mode() & 0o777 == mode;
+    if is_right { Ok(()) } else { file.set_permissions(Permissions::from_mode(mode)) }
 }

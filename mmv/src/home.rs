@@ -56,8 +56,8 @@ impl Home {
     ///
     /// # Errors
     /// Those of mmap(2) for memory.
-    pub(crate) fn new(directory: &Path, name: &str, room: u32) -> io::Result<Home> {
-        if let Ok(home) = Self::in_file(directory, name, room) {
+    pub(crate) fn new(directory: &Path, name: &str, mode: u32, room: u32) -> io::Result<Home> {
+        if let Ok(home) = Self::in_file(directory, name, mode, room) {
             return Ok(home);
         }
         Self::with_room(room, |layout, page| {
@@ -66,9 +66,9 @@ impl Home {
         })
     }
 
-    fn in_file(path: &Path, name: &str, room: u32) -> io::Result<Home> {
+    fn in_file(path: &Path, name: &str, mode: u32, room: u32) -> io::Result<Home> {
         let directory = Directory::open(path)?;
-        let (name, kept) = directory.create(name)?;
+        let (name, kept) = directory.create(name, mode)?;
         let process = Process::own();
         let file = HomeFile { kept: Arc::new(kept), directory: path.to_owned(), name, is_temporary: true, process };
         let (device, _) = file.kept.id();

@@ -52,6 +52,19 @@ impl<T: Number> Gauge<T> {
         self.sub(T::ONE);
     }
 
+    /// Sets the value if it is larger than the present one, as for a high-water mark. Exact from any number of threads.
+    #[inline]
+    pub fn raise(&self, value: T) {
+        let word = self.slot.word();
+        let mut old = word.load(Relaxed);
+        while value > self.value_of(old) {
+            match word.compare_exchange_weak(old, value.word(), Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+    }
+
     /// Clears the value: the metric has no value until the next update. Without
     /// [sentinels](crate::RegistryBuilder::sentinels) the value becomes 0.
     pub fn clear(&self) {

@@ -182,6 +182,35 @@ mod tests {
     }
 
     #[test]
+    fn a_high_water_mark_is_exact_from_any_number_of_threads() {
+        let most: Gauge<u64> = Registry::new("test").unwrap().metric("most").register().unwrap();
+        thread::scope(|scope| {
+            for first in 0..4 {
+                let most = &most;
+                scope.spawn(move || (0..1000).rev().for_each(|n| most.raise(4 * n + first)));
+            }
+        });
+        most.raise(17);
+        assert_eq!(most.get(), 3999);
+    }
+
+    #[test]
+    fn a_file_can_be_for_its_group_alone() {
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::builder("test").directory(dir.path()).group_only().build().unwrap();
+        let count: Counter = registry.counter("count").register().unwrap();
+        registry.try_start().unwrap();
+        let mode = || std::fs::metadata(dir.path().join("test")).unwrap().mode() & 0o777;
+        assert_eq!(mode(), 0o640);
+        // A removed file is written again.
+        std::fs::remove_file(dir.path().join("test")).unwrap();
+        count.inc();
+        registry.flush();
+        assert_eq!(mode(), 0o640);
+    }
+
+    #[test]
     fn a_time_that_is_too_long_is_no_panic() {
         let timer: Timer = Registry::builder("test").build().unwrap().timer("timer").register().unwrap();
         timer.observe(Duration::from_nanos(1500));

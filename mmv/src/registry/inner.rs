@@ -184,7 +184,8 @@ impl Inner {
     /// Returns the home of the values; the first call creates it.
     pub(super) fn home<'s>(&self, state: &'s mut State) -> Result<&'s mut Home, Error> {
         if state.home.is_none() {
-            let home = Home::new(&self.directory(), &self.options.name, self.options.room).map_err(no_memory)?;
+            let home = Home::new(&self.directory(), &self.options.name, self.options.mode, self.options.room)
+                .map_err(no_memory)?;
             state.home = Some(home);
         }
         state.home.as_mut().ok_or_else(|| no_memory(io::ErrorKind::OutOfMemory.into()))

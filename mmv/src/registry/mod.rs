@@ -33,6 +33,7 @@ pub(crate) use inner::LONGEST_WAIT;
 use flush::Attempt;
 use others::name_of_process;
 
+use crate::directory::{GROUP_MODE, MODE};
 use crate::format::Flags;
 use crate::handle::{Counter, Gauge, Handle, Text, Timer};
 use crate::layout::{LEAST_ROOM, MOST_ROOM, ROOM};
@@ -103,6 +104,7 @@ impl Registry {
             most_instances: MOST_INSTANCES,
             room: ROOM,
             per_process: false,
+            mode: MODE,
         }
     }
 
@@ -296,6 +298,8 @@ pub struct RegistryBuilder {
     pub(crate) most_instances: usize,
     pub(crate) room: u32,
     pub(crate) per_process: bool,
+    /// Mode of the file.
+    pub(crate) mode: u32,
 }
 
 impl RegistryBuilder {
@@ -384,6 +388,13 @@ impl RegistryBuilder {
     #[must_use]
     pub fn per_process(mut self) -> RegistryBuilder {
         self.per_process = true;
+        self
+    }
+
+    /// Lets only the file's owner and group read the file (mode 0640). By default, all users can.
+    #[must_use]
+    pub fn group_only(mut self) -> RegistryBuilder {
+        self.mode = GROUP_MODE;
         self
     }
 

@@ -207,7 +207,7 @@ impl Inner {
 
     /// Writes another file, to which flushes copy the values, and gives it the registry's name.
     fn publish_copy(&self, state: &mut State, directory: &Directory) -> io::Result<()> {
-        let (temporary, file) = directory.create(&self.options.name)?;
+        let (temporary, file) = directory.create(&self.options.name, self.options.mode)?;
         let published = self
             .write(state, Arc::new(file), false)
             .and_then(|published| directory.rename(&temporary, &self.options.name).map(|()| published))
