@@ -11,6 +11,7 @@
 //!                      snapshot: one immutable table ──▶ Collection: values, read by each request
 //! ```
 
+mod files;
 mod labels;
 mod limits;
 mod look;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pmapi::{Atom, Error, Inst, Item, LabelSet, Semantics, Serial, Units};
 use pmns::Tree;
 
+pub use files::{CollectedFile, PresentValues};
 pub use labels::LabelSubject;
 pub use limits::{Limit, Limits};
 
@@ -107,6 +109,16 @@ impl Collection {
             request: 0,
             reload: 0,
         }
+    }
+
+    /// Creates a collection of the files in a directory without a name space: it has only [`files`](Collection::files). Log
+    /// lines begin with `prefix`.
+    pub fn of_files(prefix: &str, directory: impl Into<PathBuf>) -> Collection {
+        let mut collection = Collection::new(prefix, directory);
+        if let Scans::Own { scanner, .. } = &mut collection.scans {
+            scanner.only_files = true;
+        }
+        collection
     }
 
     /// Number of files that stay open by default.
@@ -199,6 +211,14 @@ impl Collection {
         self.scan_unless(are_current)
     }
 
+    /// Detects changes of the directory, and of files that [`CollectedFile::read`] has found changed. Returns whether
+    /// [`files`](Collection::files) may have changed.
+    pub fn refresh_files(&mut self) -> bool {
+        self.begin();
+        let are_current = self.snapshot.sources.iter().all(|source| !source.is_stale.load(Relaxed));
+        self.scan_unless(are_current)
+    }
+
     fn begin(&mut self) {
         self.request += 1;
     }
@@ -273,6 +293,16 @@ impl Collection {
     /// Stores a value in the control metric `reload`. Any value but 0 makes the next request read all files again.
     pub fn set_reload(&mut self, value: i32) {
         self.reload = value;
+    }
+
+    /// Returns the files as the last scan has read them.
+    pub fn files(&self) -> impl Iterator<Item = CollectedFile> {
+        self.snapshot.sources.iter().map(|source| CollectedFile::new(Arc::clone(source)))
+    }
+
+    /// Returns the number of files so far that were skipped because nothing of them can be shown.
+    pub fn bad_files(&self) -> u64 {
+        self.seen.bad
     }
 
     /// Returns the number of exported files.

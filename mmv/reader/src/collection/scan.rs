@@ -34,6 +34,10 @@ pub(super) struct Scanner {
     directory: Option<Arc<Directory>>,
     look: Look,
     clusters: Clusters,
+    /// Whether the table has the files alone, without a name space.
+    pub only_files: bool,
+    /// Number of files so far of which nothing can be shown.
+    bad: u64,
     /// Number of the present scan.
     scan: u64,
     /// Whether the last attempt to read the directory failed.
@@ -95,6 +99,8 @@ pub(super) struct Seen {
     pub is_in_flux: bool,
     /// Numbers of files that each limit has left out.
     pub refused: [u64; 3],
+    /// Number of files so far of which nothing can be shown.
+    pub bad: u64,
 }
 
 /// A new name in the directory, ordered by the time of its last change.
@@ -130,6 +136,8 @@ impl Scanner {
             directory: None,
             look: Look::default(),
             clusters: Clusters::new(),
+            only_files: false,
+            bad: 0,
             scan: 0,
             is_unreadable: false,
             buffer: Vec::new(),
@@ -174,6 +182,7 @@ impl Scanner {
             is_waiting: self.is_unreadable || self.files.values().any(is_waiting),
             is_in_flux: self.files.values().any(|file| matches!(file.state, State::Waiting { is_in_flux: true })),
             refused: self.quotas.refused(),
+            bad: self.bad,
         }
     }
 
@@ -207,6 +216,9 @@ impl Scanner {
     /// Builds the table of the exported files.
     pub(super) fn build(&mut self) -> Snapshot {
         let exported = self.files.values().filter_map(|file| file.state.exported().cloned());
+        if self.only_files {
+            return Snapshot::of_files(exported.collect());
+        }
         let snapshot = Snapshot::build(&self.prefix, exported.collect(), &self.clusters);
         self.clusters = snapshot.clusters();
         snapshot
@@ -462,7 +474,13 @@ impl Scanner {
         let is_known = mem::discriminant(&state) == mem::discriminant(&file.state)
             && file.stamp.as_ref().is_none_or(|before| stamp.as_ref().ok() == Some(before));
         if !is_known {
-            report(&self.prefix, name, file.uid, e);
+            self.bad += u64::from(matches!(state, State::Bad));
+            if self.only_files {
+                let (path, uid) = (Path::new(name).display(), file.uid);
+                tracing::warn!(source = %uid, "{}: {path}: {e}: file of {uid} is ignored", self.prefix);
+            } else {
+                report(&self.prefix, name, file.uid, e);
+            }
             if let ReadError::TooLong { .. } = e {
                 self.quotas.refuse(file.uid, Limit::Memory, 1);
             }

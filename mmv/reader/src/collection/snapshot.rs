@@ -134,6 +134,11 @@ impl Snapshot {
         builder.finish()
     }
 
+    /// Creates a table of files without a name space.
+    pub(super) fn of_files(sources: Vec<Arc<Source>>) -> Snapshot {
+        Snapshot { sources, ..Snapshot::default() }
+    }
+
     /// Returns the clusters of the files.
     pub(super) fn clusters(&self) -> Clusters {
         let sources = self.sources.iter().zip(&self.clusters);

@@ -23,6 +23,8 @@ pub(super) struct Source {
     /// Number of the scan that found the first file of this user with this name.
     pub since: u64,
     pub identity: Identity,
+    /// The user who owns the file.
+    pub owner: u32,
     pub cost: Cost,
     pub file: File,
     pub names: FullNames,
@@ -72,11 +74,13 @@ impl Source {
             memory: file.memory(file.nodes()) + SOURCE_COST as u64,
             values: file.weighted_values(TEXT_VALUES) + instances as u64 + file.labels().len() as u64 * LABEL_VALUES,
         };
+        let Stamp { identity, owner, .. } = Stamp::new(&metadata);
         let source = Source {
             name: name.to_owned(),
             uid,
             since,
-            identity: Stamp::new(&metadata).identity,
+            identity,
+            owner,
             cost,
             names: FullNames::of(prefix, name, &file),
             file,
@@ -266,6 +270,25 @@ impl Values {
         }
         let at = slot as usize * VALUE_LEN;
         self.bytes.get(at..).and_then(ValueRecord::of).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Reads all values. Returns whether the file has the generation that was read.
+    pub(super) fn read_all(&mut self, source: &Source, opened: &mut Opened) -> io::Result<bool> {
+        self.begin(source, 0, opened);
+        for index in 0..self.read.len() {
+            if self.read.get(index) == Some(&false) {
+                self.read_run(source, index, opened)?;
+            }
+        }
+        match self.failed {
+            Some(kind) if kind != io::ErrorKind::NotFound => Err(kind.into()),
+            failed => Ok(failed.is_none()),
+        }
+    }
+
+    /// Returns a value that was read.
+    pub(super) fn at(&self, slot: u32) -> Option<ValueRecord> {
+        self.bytes.get(slot as usize * VALUE_LEN..).and_then(ValueRecord::of)
     }
 
     #[inline(never)]

@@ -24,8 +24,8 @@ pub(crate) struct Directory {
 /// Identity of a file, by which files that successively have the same name are distinguished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
+    pub device: u64,
+    pub inode: u64,
     pub len: u64,
 }
 
