@@ -78,13 +78,13 @@ impl Tag {
 
     /// Returns the tag's number in the file with identifier `file`: from the cache, or else from `find`.
     #[inline]
-    pub(crate) fn number(&self, kind: Kind, file: u32, find: impl FnOnce(&[u8]) -> io::Result<u32>) -> io::Result<u32> {
+    pub(crate) fn number(&self, kind: Kind, file: u32, find: impl FnOnce(&str) -> io::Result<u32>) -> io::Result<u32> {
         let last = &self.0.numbers[kind as usize - 1];
         let known = last.load(Relaxed);
         if known >> 32 == u64::from(file) {
             return Ok(known as u32);
         }
-        let number = find(self.bytes())?;
+        let number = find(self.name())?;
         last.store(u64::from(file) << 32 | u64::from(number), Relaxed);
         Ok(number)
     }

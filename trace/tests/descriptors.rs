@@ -4,13 +4,12 @@
 
 mod common;
 
-use std::fs;
 use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pcp_trace::shared_memory::{Directory, Reader};
+use pcp_trace::shared_memory::Directory;
 use pcp_trace::{Options, State, Tag, Trace, Transport};
 use testkit::{Child, Taken};
 
@@ -52,11 +51,7 @@ fn files_of_an_application_that_has_closed_its_trace_file_stay_as_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let directory = Directory::open(dir.path().join("4323"), dir.path()).unwrap();
     trace_without_descriptors(&Options::default().directory(directory.path()).transport(Transport::SharedMemory), 1);
-    let mut count = 0;
-    for file in fs::read_dir(directory.files()).unwrap() {
-        let mut reader = Reader::new(fs::File::open(file.unwrap().path()).unwrap()).unwrap();
-        reader.changes(|_, _, change| count += change.count).unwrap();
-    }
+    let count = common::counted(directory.files());
     assert!(count > TAGS, "{count}");
 }
 
@@ -102,5 +97,5 @@ fn a_handle_that_is_dropped_without_descriptors_leaves_its_trace_events_to_the_a
         drop(trace);
     })
     .ends();
-    assert_eq!(fs::read_dir(directory.files()).unwrap().count(), 1);
+    assert_eq!(common::counted(directory.files()), 1);
 }

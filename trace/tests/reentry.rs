@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use pcp_trace::shared_memory::{Directory, Reader};
 use pcp_trace::{Options, Trace, Transport, layer::TraceLayer};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -33,11 +35,14 @@ fn what_is_recorded_may_trace() {
         outer.record("later", tracing::field::display(Traces));
         tracing::info!(name: "point", by = %Traces);
     }
-    let file = std::fs::read_dir(directory.files()).unwrap().next().unwrap().unwrap().path();
-    let (mut reader, mut fields) = (Reader::open(&file).unwrap(), Vec::new());
-    let missed = reader.records(u64::MAX, |_, tag, record| {
+    let file = common::files(directory.files()).remove(0);
+    let tags = common::tags(&file);
+    let (mut reader, mut fields) = (Reader::open(&common::ring(&file)).unwrap(), Vec::new());
+    reader.look().unwrap();
+    let missed = reader.records(u64::MAX, |record| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        fields.extend(record.fields().map(|(key, value)| format!("{} {}={}", text(tag), text(key), text(value))));
+        let tag = &tags[&record.tag];
+        fields.extend(record.fields().map(|(key, value)| format!("{tag} {}={}", text(key), text(value))));
     });
     assert_eq!((missed.unwrap(), trace.status().missed), (0, 0));
     for field in ["outer by=seen", "outer later=seen", "point by=seen", "inner by=7"] {

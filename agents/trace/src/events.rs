@@ -21,6 +21,7 @@ use crate::records::{
     self, CLIENTS, COUNT, DURATION, FIELD, HIGHRES_RECORDS, ID, KIND, MEMORY, MISSED, PARENT, PROCESS, RECORDS, TAG,
     VALUE, kind_name,
 };
+use crate::sums::Sums;
 
 /// Largest number of bytes of records that wait for clients. Beyond it the oldest records are dropped.
 const MEMORY_LIMIT: usize = 4 << 20;
@@ -179,11 +180,24 @@ impl Events {
         }
     }
 
-    /// Reads new records from the file of a process. `process` is 0 if the identifier is not known on this host.
-    pub(crate) fn read(&mut self, account: Account, reader: &mut Reader, process: u32) -> Result<(), ReadError> {
+    /// Reads new records of a process. `process` is 0 if the identifier is not known on this host. Records whose tags are not
+    /// in the file of the sums are missed.
+    pub(crate) fn read(
+        &mut self,
+        account: Account,
+        reader: &mut Reader,
+        sums: &Sums,
+        process: u32,
+    ) -> Result<(), ReadError> {
         let limit = AT_ONCE / reader.lanes().max(1) as u64;
-        let pending = &mut self.pending;
-        reader.records(limit, |kind, tag, record| pending.push(Pending::new(account, process, kind, tag, record)))?;
+        let (pending, mut without_tag) = (&mut self.pending, 0);
+        reader.records(limit, |record| match sums.tag(record.tag) {
+            Some((kind, tag)) => pending.push(Pending::new(account, process, kind, tag, record)),
+            None => without_tag += 1,
+        })?;
+        if without_tag > 0 {
+            self.lose(SystemTime::now().into(), without_tag);
+        }
         // Records of all files are sorted together, unless there are more than the queue can hold.
         if self.pending.len() as u64 > AT_ONCE {
             self.publish();

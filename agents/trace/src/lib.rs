@@ -13,6 +13,7 @@
 
 mod access;
 mod client;
+mod directory;
 mod events;
 mod fields;
 mod filter;
@@ -22,9 +23,9 @@ mod names;
 mod options;
 mod processes;
 mod records;
-mod search;
 mod server;
 mod shared_memory;
+mod sums;
 mod tag;
 mod tags;
 
@@ -67,7 +68,6 @@ pub struct Trace {
 /// Keys of the event sources that the agent waits for.
 const PROMPT: usize = 0;
 const LATER: usize = 1;
-const FILES: usize = 2;
 
 impl Agent for Trace {
     const NAME: &'static str = "trace";
@@ -170,11 +170,7 @@ impl Agent for Trace {
             set.at(due);
         }
         if let Some(processes) = &self.processes {
-            let now = Instant::now();
-            if let Some(watch) = processes.watch(now) {
-                set.readable(FILES, watch);
-            }
-            set.at(processes.due(now, &self.events, &self.tags));
+            set.at(processes.due(&self.events, &self.tags));
         }
     }
 
@@ -184,14 +180,9 @@ impl Agent for Trace {
                 .serve(|server, counts, now| server.serve_prompt(now, &mut |account, data| counts.add(account, data))),
             Wake::Readable(LATER) => self
                 .serve(|server, counts, now| server.serve_later(now, &mut |account, data| counts.add(account, data))),
-            Wake::Readable(FILES) => self.go_on(),
             Wake::Time => {
-                let now = Instant::now();
                 self.serve(|server, counts, now| server.serve_due(now, &mut |account, data| counts.add(account, data)));
-                let due = self.processes.as_ref().map(|processes| processes.due(now, &self.events, &self.tags));
-                if due.is_some_and(|due| due <= now) {
-                    self.go_on();
-                }
+                self.go_on();
             }
             _ => {}
         }
@@ -250,7 +241,7 @@ impl Trace {
         [connections, silent, names.refused(), values.count(), filters, fields, files, bad, memory]
     }
 
-    /// Looks for new files, and reads all files if they are due.
+    /// Reads all files if that is due.
     fn go_on(&mut self) {
         let Trace { tags, processes, events, .. } = self;
         tags.set_now(Instant::now());

@@ -1,23 +1,25 @@
-//! Processes that trace through shared memory: finds their files, reads them, and removes those of exited processes.
+//! Processes that trace through shared memory: reads the sums and event records in their files, and removes the files of
+//! exited processes.
 //!
-//! Any user can put any file into the directory. So a file costs memory only for its contents, each user has a quota of
-//! files and of memory, and users take turns when there is no time to read all files.
+//! Any user can put any file into the directory. The files with sums are found and read by a thread, within limits for
+//! each user ([`Collection`]). Users take turns when there is no time to read all files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::sys::inotify::Inotify;
-use nix::sys::stat::FileStat;
+use mmv_reader::collection::{self, CollectedFile, Collection, Limit};
 use pmda::limits::{Accounts, Quota, processor_time};
+use trace::shared_memory::format::ring_name;
 use trace::shared_memory::{Claim, ReadError, Reader};
 use tracing::{debug, info, warn};
 
+use crate::directory::{Files, file_of_ring};
 use crate::events::Events;
 use crate::limits::{self, Account, Limits};
-use crate::search::{Name, STALE, Search, is_hidden};
+use crate::sums::Sums;
 use crate::tags::Tags;
 
 /// Interval of reading files. It is shorter than the four epochs for which a file keeps shortest and longest times.
@@ -28,26 +30,27 @@ const OFTEN: Duration = Duration::from_millis(50);
 const LEFT: Duration = Duration::from_millis(100);
 /// Processor time of a pass over the files. Files that are not reached are read in the next pass.
 const PASS: Duration = Duration::from_millis(8);
-/// Largest number of blocks of a file that are read at a time. A larger file is read in parts.
-const BLOCKS: usize = 256;
-/// Intervals of checks for exited processes, and of listings of the directory.
+/// Interval of checks for exited processes, and of the directory.
 const ALIVE: Duration = Duration::from_secs(1);
-const LISTED: Duration = Duration::from_secs(1);
 
 /// The processes of this host that trace through shared memory.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    search: Search,
+    files: Files,
+    collection: Collection,
+    limits: Limits,
     table: Table,
     /// Time at which files were last read.
     read: Instant,
     /// Whether the last pass did not reach some files in its time.
     is_left: bool,
-    /// Time of the last listing of the directory.
-    listed: Option<Instant>,
+    /// Time of the last check of the directory.
+    checked: Option<Instant>,
     missed: u64,
     /// Number of passes over the files so far.
     passes: u64,
+    /// What earlier collections have left out: files, invalid files, and files beyond the memory.
+    left_out: [u64; 3],
 }
 
 /// Known files of processes.
@@ -55,52 +58,40 @@ pub(crate) struct Processes {
 struct Table {
     /// Files by identity, because their users may rename them.
     files: HashMap<Identity, Entry>,
-    /// The users that are charged for files.
-    accounts: Accounts,
-    /// Files, and bytes of their contents in memory.
-    count: Quota<Account>,
+    /// Memory for event records, in bytes.
     memory: Quota<Account>,
-    /// Memory for one file, in bytes.
-    file_memory: u64,
-    /// Files of each account beyond the limits, in the current listing of the directory and in the previous one.
-    refused: [HashMap<Account, u64>; 2],
-    /// Files that are not valid, or name a process of another user.
+    /// Processes that are ignored.
     bad: u64,
-    /// Number of files that stay open between reads, and its limit.
+    /// Number of files with event records that stay open between reads, and its limit.
     open: u64,
     most_open: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
-    name: OsString,
+    file: CollectedFile,
     account: Account,
-    /// Number of the last listing in which the file was found.
-    listing: u64,
-    file: Found,
+    /// Whether the collection has the file.
+    is_collected: bool,
+    /// `None` for a file that is ignored: it is not valid, or could not be removed.
+    process: Option<Box<Process>>,
 }
 
+/// A process that is read.
 #[derive(Debug)]
-enum Found {
-    Read(Box<Read>),
-    /// An ignored file: it is invalid or could not be removed. The value is the time of its last change.
-    Left(Stamp),
-}
-
-#[derive(Debug)]
-struct Read {
-    reader: Reader,
-    /// Whether the file stays open. Other files are opened for each read.
+struct Process {
+    sums: Sums,
+    records: Reader,
+    /// Name of the file with event records.
+    name: OsString,
+    /// Whether this file stays open. Other ones are opened for each read.
     stays_open: bool,
     /// The process identifier, or 0 if it may be that of another process on this host.
-    process: u32,
+    number: u32,
     /// Time of the last check whether the process has exited, and its result.
     looked: Option<Instant>,
     is_abandoned: bool,
-    /// Whether the last read reached the end of the file. Otherwise the next one continues.
-    is_whole: bool,
     missed: u64,
-    left_out: u64,
     /// Bytes of memory for which the user is charged.
     charged: u64,
     /// The pass in which the file was last read.
@@ -111,42 +102,36 @@ struct Read {
 
 /// Device and inode numbers.
 type Identity = (u64, u64);
-/// Time of the last change: seconds and nanoseconds.
-type Stamp = (i64, i64);
 
 impl Processes {
     pub(crate) fn open(path: PathBuf, base: PathBuf, limits: &Limits) -> io::Result<Processes> {
-        let search = Search::open(path, base)?;
+        let files = Files::open(path, base)?;
         let table = Table {
             files: HashMap::new(),
-            accounts: Accounts::new(),
-            count: limits::quota("files of processes", limits.files_each, limits.files),
-            memory: limits::quota("bytes of memory for files", limits.memory_each, limits.memory),
-            file_memory: limits.file_memory,
-            refused: Default::default(),
+            memory: limits::quota("bytes of memory for event records", limits.memory_each / 4, limits.memory / 4),
             bad: 0,
             open: 0,
-            most_open: limits.open_files,
+            most_open: limits.open_files - limits.open_files / 2,
         };
-        Ok(Processes { search, table, read: Instant::now(), is_left: false, listed: None, missed: 0, passes: 0 })
+        let mut processes = Processes {
+            collection: collection(files.files(), limits),
+            files,
+            limits: limits.clone(),
+            table,
+            read: Instant::now(),
+            is_left: false,
+            checked: None,
+            missed: 0,
+            passes: 0,
+            left_out: [0; 3],
+        };
+        processes.collection.refresh_files();
+        processes.find_files(true);
+        Ok(processes)
     }
 
-    /// Readable when there is a new file. `None` while looking for new files is suspended.
-    pub(crate) fn watch(&self, now: Instant) -> Option<&Inotify> {
-        self.search.watch(now)
-    }
-
-    /// Returns the time at which `go_on` is due next.
-    pub(crate) fn due(&self, now: Instant, events: &Events, tags: &Tags) -> Instant {
-        let regularly = self.regularly(events, tags);
-        self.search.due(now).map_or(regularly, |search| search.min(regularly))
-    }
-
-    /// Returns when files are due to be read: at the latest at the end of a bucket.
-    fn regularly(&self, events: &Events, tags: &Tags) -> Instant {
-        if self.search.is_watched() && self.table.files.is_empty() {
-            return self.read + STALE;
-        }
+    /// Returns the time at which `go_on` is due next: at the latest at the end of a bucket.
+    pub(crate) fn due(&self, events: &Events, tags: &Tags) -> Instant {
         let interval = if self.is_left { LEFT } else { PERIOD };
         let regularly = self.read + if events.are_wanted() { OFTEN } else { interval };
         let bucket = tags.window().end_of_bucket().filter(|end| *end > self.read);
@@ -154,11 +139,11 @@ impl Processes {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.table.read_ones().count()
+        self.table.processes().count()
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.table.read_ones().map(|read| read.reader.lanes()).sum()
+        self.table.processes().map(|process| process.records.lanes()).sum()
     }
 
     /// Returns the number of trace events for which files had no room.
@@ -166,68 +151,105 @@ impl Processes {
         self.missed
     }
 
-    /// Returns the numbers of files beyond the limits, of invalid files, and of tags and sums for which there was no memory.
+    /// Returns the numbers of files beyond the limits, of invalid files, and of files for which there was no memory.
     pub(crate) fn left_out(&self) -> [u64; 3] {
-        let Table { count, bad, memory, .. } = &self.table;
-        [count.refused(), *bad, memory.refused()]
+        let [files, bad, memory] = self.left_out_of_collection();
+        [files, bad + self.table.bad, memory + self.table.memory.refused()]
     }
 
-    /// Looks for new files, and reads all files if they are due.
+    fn left_out_of_collection(&self) -> [u64; 3] {
+        let [files, bad, memory] = self.left_out;
+        let own = |limit| self.collection.left_out(limit);
+        [files + own(Limit::Files), bad + self.collection.bad_files(), memory + own(Limit::Memory) + own(Limit::Values)]
+    }
+
+    /// Reads the new events in all files, if that is due.
     pub(crate) fn go_on(&mut self, tags: &mut Tags, events: &mut Events) {
-        let now = Instant::now();
-        if self.regularly(events, tags) <= now {
+        if self.due(events, tags) <= Instant::now() {
             self.read(tags, events);
-        } else {
-            self.look(now);
-        }
-    }
-
-    fn look(&mut self, now: Instant) {
-        let Processes { search, table, .. } = self;
-        if search.names(now, |search, name| table.see(search, name)) {
-            table.end_listing(search.listings);
         }
     }
 
     /// Reads the new events in all files.
     pub(crate) fn read(&mut self, tags: &mut Tags, events: &mut Events) {
         let now = Instant::now();
-        if self.listed.is_none_or(|listed| now - listed >= LISTED) {
-            self.search.list();
-            self.listed = Some(now);
+        if self.checked.is_none_or(|checked| now - checked >= ALIVE) {
+            self.checked = Some(now);
+            self.check_directory();
         }
-        self.look(now);
         // Trace events since the last read happened, on average, in the middle of that time.
         let when = self.read + (now - self.read) / 2;
         self.read = now;
         self.passes += 1;
-        self.is_left = false;
-        let Table { files, memory, file_memory, .. } = &mut self.table;
-        let (search, file_memory) = (&self.search, *file_memory);
-        let mut pass = Pass { now, when, search, tags, events, memory, file_memory, missed: 0, is_left: false };
-        let (start, mut ended) = (processor_time(), Vec::new());
-        for (identity, account, name, read) in in_turn(files) {
-            if processor_time().saturating_sub(start) > PASS {
-                self.is_left = true;
+        let (number, end) = (self.passes, processor_time() + PASS);
+        // The thread reads files to which processes have added tags. Then these files are read a second time.
+        for is_last in [false, true] {
+            if self.collection.refresh_files() {
+                self.find_files(false);
+            }
+            let Table { files, memory, .. } = &mut self.table;
+            let (opened, tags, events) = (&self.files, &mut *tags, &mut *events);
+            let pass =
+                Pass { now, when, number, is_last, end, opened, tags, events, memory, missed: 0, is_left: false };
+            let Done { missed, is_left, are_current, ended } = pass.run(files);
+            (self.missed, self.is_left) = (self.missed.saturating_add(missed), is_left);
+            for (identity, outcome) in ended {
+                match outcome {
+                    Outcome::Bad(e) => self.table.ignore(identity, &e),
+                    _ => self.table.end(&self.files, identity),
+                }
+            }
+            if are_current {
                 break;
-            }
-            read.pass = self.passes;
-            match pass.read(account, name, read) {
-                Outcome::Stays => {}
-                Outcome::Ended => ended.push((identity, None)),
-                Outcome::Bad(e) => ended.push((identity, Some(e))),
-            }
-        }
-        self.missed = self.missed.saturating_add(pass.missed);
-        self.is_left |= pass.is_left;
-        for (identity, error) in ended {
-            match error {
-                Some(e) => self.table.leave(&self.search, identity, &e),
-                None => self.table.end(&self.search, identity),
             }
         }
         events.publish();
     }
+
+    /// Creates the directory again if it was removed, and cleans it.
+    fn check_directory(&mut self) {
+        if self.files.ensure() {
+            self.left_out = self.left_out_of_collection();
+            self.collection = collection(self.files.files(), &self.limits);
+        }
+        let known: HashSet<&OsStr> =
+            self.table.files.values().filter(|entry| entry.process.is_some()).map(|entry| entry.file.name()).collect();
+        self.files.clean(|name| known.contains(name) || file_of_ring(name).is_some_and(|file| known.contains(&*file)));
+    }
+
+    /// Adopts the files of the collection.
+    fn find_files(&mut self, is_first: bool) {
+        let Table { files, .. } = &mut self.table;
+        files.values_mut().for_each(|entry| entry.is_collected = false);
+        for file in self.collection.files() {
+            self.table.see(&self.files, file, is_first);
+        }
+        self.table.forget_gone(&self.files);
+    }
+}
+
+/// Creates the collection of the files in a directory.
+fn collection(path: &Path, limits: &Limits) -> Collection {
+    /// Values of a tag: those of a transaction, and its instance.
+    const VALUES: u64 = 11;
+    let part = |bytes: u64| bytes - bytes / 4;
+    let mut collection = Collection::of_files("trace", path);
+    collection.keep_open(usize::try_from(limits.open_files / 2).unwrap_or(usize::MAX));
+    collection.set_limits(collection::Limits {
+        user_files: limits.files_each,
+        user_memory: part(limits.memory_each),
+        user_values: limits.names_each.saturating_mul(VALUES),
+        files: limits.files,
+        memory: part(limits.memory),
+        values: limits.names.saturating_mul(VALUES),
+        file_bytes: limits.file_memory,
+    });
+    let mut accounts = Accounts::new();
+    collection.charge(move |uid| accounts.charged(uid));
+    if let Err(e) = collection.watch() {
+        warn!("no thread reads the files of processes, requests read them: {e}");
+    }
+    collection
 }
 
 /// A pass over the files.
@@ -235,86 +257,145 @@ struct Pass<'a> {
     now: Instant,
     /// Time at which the new trace events happened, on average.
     when: Instant,
-    search: &'a Search,
+    number: u64,
+    /// Whether files are read that the thread has not read again.
+    is_last: bool,
+    /// Processor time at which the pass ends.
+    end: Duration,
+    opened: &'a Files,
     tags: &'a mut Tags,
     events: &'a mut Events,
     memory: &'a mut Quota<Account>,
-    /// Memory for one file, in bytes.
-    file_memory: u64,
     /// New trace events for which files had no room.
     missed: u64,
-    /// Whether a file was read in part.
+    /// Whether some files were not read, or not to their end.
     is_left: bool,
 }
 
-/// What becomes of a file that was read.
+/// The result of a pass.
+struct Done {
+    missed: u64,
+    is_left: bool,
+    are_current: bool,
+    /// Files that are not read any more.
+    ended: Vec<(Identity, Outcome)>,
+}
+
+/// What becomes of a file.
 enum Outcome {
     Stays,
+    /// The process has added tags. The file is read once the thread has read them.
+    Outdated,
     /// Its process has exited.
     Ended,
     Bad(ReadError),
 }
 
 impl Pass<'_> {
-    /// Reads the new events of a file.
-    fn read(&mut self, account: Account, name: &OsStr, read: &mut Read) -> Outcome {
-        let room = self.memory.room(&account).saturating_add(read.charged).min(self.file_memory);
-        read.reader.limit_memory(usize::try_from(room).unwrap_or(usize::MAX));
-        if !read.open(self.search, name) {
+    fn run(mut self, files: &mut HashMap<Identity, Entry>) -> Done {
+        let (mut ended, mut are_current) = (Vec::new(), true);
+        for (identity, file, process) in in_turn(files, self.number) {
+            if processor_time() > self.end {
+                self.is_left = true;
+                break;
+            }
+            let outcome = self.read(&file, process);
+            match outcome {
+                Outcome::Outdated => are_current = false,
+                _ => process.pass = self.number,
+            }
+            if !matches!(outcome, Outcome::Stays | Outcome::Outdated) {
+                ended.push((identity, outcome));
+            }
+        }
+        Done { missed: self.missed, is_left: self.is_left, are_current, ended }
+    }
+
+    /// Reads the new events of a process.
+    fn read(&mut self, file: &ToRead<'_>, process: &mut Process) -> Outcome {
+        let room = self.memory.room(&file.account).saturating_add(process.charged);
+        process.records.limit_memory(usize::try_from(room).unwrap_or(usize::MAX));
+        if !process.open(self.opened) {
             return Outcome::Stays;
         }
-        // A process that has exited before this writes no more. Its file is read for the last time, and then removed.
-        if read.is_whole {
-            read.is_abandoned = read.is_abandoned || read.look(self.now);
-        }
-        let done = read.read_sums(account, self.when, self.tags).and_then(|missed| {
-            self.events.read(account, &mut read.reader, read.process)?;
-            Ok(missed)
-        });
-        self.is_left |= !read.is_whole;
+        // A process that has exited before this writes no more. Its files are read for the last time, and then removed.
+        process.is_abandoned = process.is_abandoned || process.look(self.now);
+        let done = self.read_open(file, process);
         // The reader may exceed its limit by a little.
-        let bytes = (read.reader.memory() as u64).min(room);
-        if self.memory.try_exchange(&account, read.charged, bytes).is_ok() {
-            read.charged = bytes;
+        let bytes = (process.records.memory() as u64).min(room);
+        if self.memory.try_exchange(&file.account, process.charged, bytes).is_ok() {
+            process.charged = bytes;
         }
-        let has_ended = read.is_whole && (read.is_abandoned || read.reader.is_ended());
-        if !has_ended && !read.stays_open {
-            read.reader.close();
-        }
-        match done {
-            Ok(missed) => {
-                self.missed = self.missed.saturating_add(missed);
-                let more = read.more_left_out();
-                if more > 0 {
-                    self.memory.refuse(&account, more);
-                }
+        let outcome = done.unwrap_or_else(|e| match e {
+            ReadError::Io(e) if e.kind() == io::ErrorKind::NotFound => {
+                debug!("{}: {e}: retried later", Path::new(file.file.name()).display());
+                Outcome::Stays
             }
-            Err(e) if e.is_passing() => debug!("{}: {e}: retried later", Path::new(name).display()),
-            Err(e) => return Outcome::Bad(e),
+            e if e.is_passing() => {
+                debug!("{}: {e}: retried later", Path::new(file.file.name()).display());
+                Outcome::Stays
+            }
+            e => Outcome::Bad(e),
+        });
+        if !process.stays_open {
+            process.records.close();
         }
-        if has_ended { Outcome::Ended } else { Outcome::Stays }
+        outcome
+    }
+
+    fn read_open(&mut self, file: &ToRead<'_>, process: &mut Process) -> Result<Outcome, ReadError> {
+        process.records.look()?;
+        let when = if process.old { None } else { Some(self.when) };
+        // Nothing reads a file again that the collection does not have any more.
+        let waits = file.is_collected && !self.is_last;
+        let (account, tags) = (file.account, &mut *self.tags);
+        let is_current = process
+            .sums
+            .changes(file.file, waits, |kind, tag, change| tags.change(account, kind, tag, &change, when))?;
+        if waits && !is_current {
+            return Ok(Outcome::Outdated);
+        }
+        process.old = false;
+        let missed = process.records.missed().saturating_sub(process.missed);
+        process.missed += missed;
+        self.missed = self.missed.saturating_add(missed);
+        if file.is_collected && !is_current {
+            self.is_left = true;
+            return Ok(Outcome::Stays);
+        }
+        self.events.read(account, &mut process.records, &process.sums, process.number)?;
+        self.is_left |= !process.records.is_complete();
+        let has_ended = process.records.is_complete() && (process.is_abandoned || process.records.is_ended());
+        Ok(if has_ended { Outcome::Ended } else { Outcome::Stays })
     }
 }
 
 /// A file to read.
-type ToRead<'a> = (Identity, Account, &'a OsStr, &'a mut Read);
+#[derive(Clone, Copy)]
+struct ToRead<'a> {
+    file: &'a CollectedFile,
+    account: Account,
+    is_collected: bool,
+}
 
-/// Returns the files to read: one of each user, then a second one of each, and so on. The files of a user that were read
-/// longest ago come first. So a user's files wait for at most as many files of each other user.
-fn in_turn(files: &mut HashMap<Identity, Entry>) -> impl Iterator<Item = ToRead<'_>> {
-    let mut to_read: Vec<ToRead<'_>> = files
-        .iter_mut()
-        .filter_map(|(identity, Entry { name, account, file, .. })| match file {
-            Found::Read(read) => Some((*identity, *account, name.as_os_str(), &mut **read)),
-            Found::Left(_) => None,
-        })
-        .collect();
-    to_read.sort_by_key(|(.., read)| read.pass);
+/// Returns the files to read in a pass: one of each user, then a second one of each, and so on. The files of a user that
+/// were read longest ago come first. So a user's files wait for at most as many files of each other user.
+fn in_turn(
+    files: &mut HashMap<Identity, Entry>,
+    pass: u64,
+) -> impl Iterator<Item = (Identity, ToRead<'_>, &mut Process)> {
+    let to_read = files.iter_mut().filter_map(|(identity, entry)| {
+        let Entry { file, account, is_collected, process } = entry;
+        let process = process.as_deref_mut().filter(|process| process.pass < pass)?;
+        Some((*identity, ToRead { file, account: *account, is_collected: *is_collected }, process))
+    });
+    let mut to_read: Vec<_> = to_read.collect();
+    to_read.sort_by_key(|(.., process)| process.pass);
     let mut turns: HashMap<Account, u32> = HashMap::new();
-    let mut to_read: Vec<(u32, ToRead<'_>)> = to_read
+    let mut to_read: Vec<_> = to_read
         .into_iter()
         .map(|file| {
-            let turn = turns.entry(file.1).or_default();
+            let turn = turns.entry(file.1.account).or_default();
             *turn += 1;
             (*turn, file)
         })
@@ -324,176 +405,168 @@ fn in_turn(files: &mut HashMap<Identity, Entry>) -> impl Iterator<Item = ToRead<
 }
 
 impl Table {
-    fn read_ones(&self) -> impl Iterator<Item = &Read> {
-        self.files.values().filter_map(|entry| match &entry.file {
-            Found::Read(read) => Some(&**read),
-            Found::Left(_) => None,
-        })
+    fn processes(&self) -> impl Iterator<Item = &Process> {
+        self.files.values().filter_map(|entry| entry.process.as_deref())
     }
 
-    /// Handles a name in the directory, which may be of a new or a known file.
-    fn see(&mut self, search: &Search, Name { name, is_listed }: Name) {
-        let Ok(stat) = search.look_at(&name) else { return };
-        if is_hidden(&name) {
-            if is_listed {
-                search.remove_stale(&name, &stat);
+    /// Adopts a file of the collection, which may be new, known, or read again.
+    fn see(&mut self, opened: &Files, file: CollectedFile, is_first: bool) {
+        self.adopt_successor(opened, &file);
+        if let Some(entry) = self.files.get_mut(&file.id()) {
+            entry.is_collected = true;
+            if entry.process.is_some() || entry.file.is_same(&file) {
+                entry.file = file;
+                return;
             }
-            return;
         }
-        let identity = identity(&stat);
-        if let Some(entry) = self.files.get_mut(&identity) {
-            entry.listing = search.listings;
-            match entry.file {
-                // The file is not open, so its inode may have been reused for another file.
-                Found::Left(before) if before != stamp(&stat) => self.forget(identity),
-                Found::Left(_) if is_listed => return search.remove_unused(&name, &stat),
-                _ => {
-                    entry.name = name;
-                    return;
+        let account = Account::User(file.account());
+        let process = match Process::new(opened, &file, is_first) {
+            Ok(mut process) => {
+                debug!("process {}: {}", process.records.process().pid, Path::new(file.name()).display());
+                process.stays_open = self.open < self.most_open;
+                self.open += u64::from(process.stays_open);
+                if !process.stays_open {
+                    process.records.close();
                 }
+                Some(Box::new(process))
             }
-        }
-        let account = Account::User(self.accounts.charged(stat.st_uid));
-        if self.count.check(&account, 1).is_err() {
-            if is_listed {
-                *self.refused[0].entry(account).or_default() += 1;
-            }
-            return;
-        }
-        match Read::new(search, &name, identity, is_listed && search.listings == 1) {
-            Ok(mut read) => {
-                debug!("process {}: {}", read.reader.process().pid, Path::new(&name).display());
-                read.stays_open = self.open < self.most_open;
-                self.open += u64::from(read.stays_open);
-                if !read.stays_open {
-                    read.reader.close();
-                }
-                self.insert(
-                    identity,
-                    Entry { name, account, listing: search.listings, file: Found::Read(Box::new(read)) },
-                );
-            }
-            // The next listing handles it again.
-            Err(e) if e.is_passing() || search.look_at(&name).is_err() => {
-                debug!("{}: {e}: retried later", Path::new(&name).display());
+            // Its process has just ended, or the next scan handles it again.
+            Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return,
+            Err(e) if e.is_passing() => {
+                debug!("{}: {e}: retried later", Path::new(file.name()).display());
+                return;
             }
             Err(e) => {
-                let file = Found::Left(stamp(&stat));
-                self.insert(identity, Entry { name, account, listing: search.listings, file });
-                self.say_bad(identity, &e);
+                self.say_bad(&file, account, &e);
+                None
             }
+        };
+        self.files.insert(file.id(), Entry { file, account, is_collected: true, process });
+    }
+
+    /// Continues with a file that a known process has written in place of a removed one: it has the same event records.
+    fn adopt_successor(&mut self, opened: &Files, file: &CollectedFile) {
+        if self.files.contains_key(&file.id()) {
+            return;
+        }
+        let Ok(records) = opened.stat(&ring_name(file.name())).map(|stat| (stat.st_dev, stat.st_ino)) else { return };
+        let is_of = |entry: &Entry| {
+            let process = entry.process.as_deref();
+            entry.file.owner() == file.owner() && process.is_some_and(|process| process.records.identity() == records)
+        };
+        let before = self.files.iter().find(|(_, entry)| is_of(entry)).map(|(identity, _)| *identity);
+        if let Some(entry) = before.and_then(|before| self.files.remove(&before)) {
+            if opened.stat(entry.file.name()).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == entry.file.id()) {
+                _ = opened.remove(entry.file.name());
+            }
+            self.files.insert(file.id(), entry);
         }
     }
 
-    fn insert(&mut self, identity: Identity, entry: Entry) {
-        // `see` has checked that there is room.
-        let _ = self.count.try_add(&entry.account, 1);
-        self.files.insert(identity, entry);
-    }
-
-    fn say_bad(&mut self, identity: Identity, e: &ReadError) {
-        let Some(Entry { name, account, .. }) = self.files.get(&identity) else { return };
-        warn!(source = %account, "{}: {e}: file of {account} is ignored", Path::new(name).display());
+    fn say_bad(&mut self, file: &CollectedFile, account: Account, e: &ReadError) {
+        warn!(source = %account, "{}: {e}: file of {account} is ignored", Path::new(file.name()).display());
         self.bad += 1;
     }
 
-    /// Forgets files that no longer have a name. Open files are kept, and read until their process exits.
-    fn end_listing(&mut self, listing: u64) {
-        let gone = self.files.iter().filter(|(_, entry)| {
-            entry.listing < listing && !matches!(&entry.file, Found::Read(read) if read.stays_open)
-        });
-        let gone: Vec<_> = gone.map(|(identity, _)| *identity).collect();
+    /// Forgets files that the collection does not have any more, unless they stay open, or their names are still there: the
+    /// collection may have them again, and nothing may be counted twice.
+    fn forget_gone(&mut self, opened: &Files) {
+        let has_name = |process: &Process| {
+            let stat = opened.stat(&process.name);
+            stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == process.records.identity())
+        };
+        let stays = |entry: &Entry| {
+            let process = entry.process.as_deref();
+            entry.is_collected || process.is_some_and(|process| process.stays_open || has_name(process))
+        };
+        let gone: Vec<_> =
+            self.files.iter().filter(|(_, entry)| !stays(entry)).map(|(identity, _)| *identity).collect();
         gone.into_iter().for_each(|identity| self.forget(identity));
-        let [now, before] = &mut self.refused;
-        for (account, refused) in &*now {
-            let more = refused.saturating_sub(before.get(account).copied().unwrap_or(0));
-            if more > 0 {
-                self.count.refuse(account, more);
-            }
-        }
-        *before = std::mem::take(now);
-    }
-
-    /// Releases the memory and the descriptor of a file that is no longer read.
-    fn give_back(&mut self, account: Account, file: &Found) {
-        if let Found::Read(read) = file {
-            self.memory.remove(&account, read.charged);
-            self.open -= u64::from(read.stays_open);
-        }
     }
 
     fn forget(&mut self, identity: Identity) {
-        if let Some(Entry { account, file, .. }) = self.files.remove(&identity) {
-            self.give_back(account, &file);
-            self.count.remove(&account, 1);
+        if let Some(Entry { account, process, .. }) = self.files.remove(&identity) {
+            self.give_back(account, process);
+        }
+    }
+
+    /// Releases the memory and the descriptor of a process that is no longer read.
+    fn give_back(&mut self, account: Account, process: Option<Box<Process>>) {
+        if let Some(process) = process {
+            self.memory.remove(&account, process.charged);
+            self.open -= u64::from(process.stays_open);
         }
     }
 
     /// Ignores a file from now on, and logs why.
-    fn leave(&mut self, search: &Search, identity: Identity, e: &ReadError) {
-        self.set_left(search, identity);
-        self.say_bad(identity, e);
+    fn ignore(&mut self, identity: Identity, e: &ReadError) {
+        self.drop_process(identity);
+        if let Some(Entry { file, account, .. }) = self.files.get(&identity) {
+            self.say_bad(&file.clone(), *account, e);
+        }
     }
 
-    fn set_left(&mut self, search: &Search, identity: Identity) {
+    fn drop_process(&mut self, identity: Identity) {
         let Some(entry) = self.files.get_mut(&identity) else { return };
-        let stamp = search.look_at(&entry.name).map_or((0, 0), |stat| stamp(&stat));
-        let (account, file) = (entry.account, std::mem::replace(&mut entry.file, Found::Left(stamp)));
-        self.give_back(account, &file);
+        let (account, process) = (entry.account, entry.process.take());
+        self.give_back(account, process);
     }
 
-    /// Removes the file of an exited process. A file that has other names, or cannot be removed, is ignored from now
-    /// on.
-    fn end(&mut self, search: &Search, identity: Identity) {
-        let Some(Entry { name, account, .. }) = self.files.get(&identity) else { return };
-        let links = match search.look_at(name) {
-            // The name may belong to another file by now.
-            Ok(stat) if self::identity(&stat) == identity => stat.st_nlink,
+    /// Removes the files of an exited process. A file that has other names, or cannot be removed, is ignored from now on.
+    fn end(&mut self, opened: &Files, identity: Identity) {
+        let Some(Entry { file, account, process, .. }) = self.files.get(&identity) else { return };
+        let name = file.name();
+        // A name may belong to another file by now.
+        let links = |name: &OsStr, of: Identity| match opened.stat(name) {
+            Ok(stat) if (stat.st_dev, stat.st_ino) == of => stat.st_nlink,
             _ => 0,
         };
-        let removed = if links > 0 { search.remove(name) } else { Ok(()) };
-        if let Err(e) = removed.as_ref().or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(&()) } else { Err(e) })
-        {
-            info!(source = %account, "{}: {e}: file of {account} could not be removed", Path::new(name).display());
-        } else if links < 2 {
-            return self.forget(identity);
+        if let Some(process) = process.as_ref().filter(|p| links(&p.name, p.records.identity()) > 0) {
+            _ = opened.remove(&process.name);
         }
-        self.set_left(search, identity);
+        let links = links(name, identity);
+        let removed = if links > 0 { opened.remove(name) } else { Ok(()) };
+        match removed {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                info!(source = %account, "{}: {e}: file of {account} could not be removed", Path::new(name).display());
+                self.drop_process(identity);
+            }
+            _ if links < 2 => self.forget(identity),
+            _ => self.drop_process(identity),
+        }
     }
 }
 
-impl Read {
-    fn new(search: &Search, name: &OsStr, identity: Identity, old: bool) -> Result<Read, ReadError> {
-        let mut reader = Reader::new(search.open_file(name)?)?;
-        if reader.identity() != identity {
-            // Another file has got the name in between.
-            return Err(io::Error::from(io::ErrorKind::Interrupted).into());
+impl Process {
+    fn new(opened: &Files, file: &CollectedFile, old: bool) -> Result<Process, ReadError> {
+        let name = ring_name(file.name());
+        let records = Reader::new(opened.read(&name)?)?;
+        if records.owner() != file.owner() {
+            return Err(ReadError::Damaged("its event records belong to another user"));
         }
-        let process = match reader.claim() {
-            Claim::Own | Claim::Gone => reader.process().pid,
+        let number = match records.claim() {
+            Claim::Own | Claim::Gone => records.process().pid,
             Claim::Unknown => 0,
             Claim::Foreign => return Err(ReadError::Damaged("it names a process of another user")),
         };
-        reader.limit_blocks(BLOCKS);
-        Ok(Read {
-            is_abandoned: false,
-            is_whole: true,
-            reader,
+        Ok(Process {
+            sums: Sums::default(),
+            records,
+            name,
             stays_open: false,
-            process,
+            number,
             looked: None,
+            is_abandoned: false,
             missed: 0,
-            left_out: 0,
             charged: 0,
             pass: 0,
             old,
         })
     }
 
-    /// Opens the file if it is not open. Returns false if the name now belongs to another file. A listing then finds
-    /// this file's new name.
-    fn open(&mut self, search: &Search, name: &OsStr) -> bool {
-        self.stays_open || search.open_file(name).and_then(|file| self.reader.reopen(file)).is_ok()
+    /// Opens the file with event records if it is not open. Returns false if the name now belongs to another file.
+    fn open(&mut self, opened: &Files) -> bool {
+        self.stays_open || opened.read(&self.name).and_then(|file| self.records.reopen(file)).is_ok()
     }
 
     /// Returns whether the process has exited. Checks at intervals, and returns false in between.
@@ -502,30 +575,6 @@ impl Read {
         if is_due {
             self.looked = Some(now);
         }
-        is_due && self.reader.is_abandoned()
+        is_due && self.records.is_abandoned()
     }
-
-    /// Counts new trace events. Returns the number of new events for which the file had no room.
-    fn read_sums(&mut self, account: Account, when: Instant, tags: &mut Tags) -> Result<u64, ReadError> {
-        let when = if self.old { None } else { Some(when) };
-        self.is_whole = self.reader.changes(|kind, tag, change| tags.change(account, kind, tag, &change, when))?;
-        self.old &= !self.is_whole;
-        let missed = self.reader.missed().saturating_sub(self.missed);
-        self.missed += missed;
-        Ok(missed)
-    }
-
-    /// Returns the number of tags and sums for which there was no memory since the previous call.
-    fn more_left_out(&mut self) -> u64 {
-        let before = std::mem::replace(&mut self.left_out, self.reader.left_out());
-        self.left_out.saturating_sub(before)
-    }
-}
-
-fn identity(stat: &FileStat) -> Identity {
-    (stat.st_dev, stat.st_ino)
-}
-
-fn stamp(stat: &FileStat) -> Stamp {
-    (stat.st_mtime, stat.st_mtime_nsec)
 }

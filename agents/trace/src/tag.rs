@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::str;
 use std::time::{Duration, Instant};
 
+use crate::sums::Change;
 use trace::protocol::Kind;
-use trace::shared_memory::Change;
 
 use crate::limits::Account;
 use crate::names::shown;

@@ -8,11 +8,11 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use crate::sums::Change;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use pmda::limits::{Quota, Refusals};
 use pmda::prelude::*;
 use trace::protocol::{Data, Kind};
-use trace::shared_memory::Change;
 
 use crate::limits::{self, Account, Limits};
 pub(crate) use crate::tag::{Bucket, Tag, Window};

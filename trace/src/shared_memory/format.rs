@@ -1,4 +1,4 @@
-//! Format of the file of a process that traces over shared memory, version 1.
+//! Format of the files of a process that traces over shared memory, version 2.
 //!
 //! # Location
 //! The agent's directory is `$PCP_RUN_DIR/trace/PORT/` (mode 0755), with the agent's TCP port. Its file `agent`
@@ -9,56 +9,37 @@
 //! unless they are sticky. The directory of files must be sticky, and belong to root or the owner of `agent`.
 //!
 //! The directory of files is `/dev/shm/pcp-trace-PORT.XXXXXX` (mode 3777, of the agent's group). `PCP_TRACE_DIR` in
-//! the agent's environment or in `pcp.conf` replaces `/dev/shm`. A process makes one file there:
+//! the agent's environment or in `pcp.conf` replaces `/dev/shm`. A process makes two files there:
 //!
-//! 1. It creates the file with a name that begins with a dot, and mode 0600.
-//! 2. It takes an exclusive flock(2) on the file, and holds it until it exits.
+//! 1. It creates `.NAME.ring`, the file of its event records, with mode 0600.
+//! 2. It takes an exclusive flock(2) on this file, and holds it until it exits.
 //! 3. It sets mode 0640, so that the agent's group can read the file.
-//! 4. It renames the file to a name that does not begin with a dot.
+//! 4. It creates `NAME`, an MMV file (mmv(5)) with its [sums](super::sums), with mode 0640.
 //!
-//! The agent removes files of processes that have exited.
+//! The agent removes both when the process has exited.
 //!
 //! # Layout
-//! Files consist of words of 64 bits in the host's byte order. Numbers in brackets are indexes of words. A header comes
-//! first, then blocks, which the process appends while it runs and never moves. Only the process writes, each word as a
-//! whole. One thread at a time writes a lane's blocks. A reader must not trust any word.
+//! Files of records consist of words of 64 bits in the host's byte order. Numbers in brackets are indexes of words. A
+//! header comes first, then blocks, which the process appends while it runs and never moves. Only the process writes, each
+//! word as a whole. One thread at a time writes a block. A reader must not trust any word.
 //!
 //! | header | 4,096 bytes |
 //! |---|---|
 //! | \[0\] | `PCPTRACE` |
-//! | \[1\] | version: 1 |
+//! | \[1\] | version: 2 |
 //! | \[2\] | process identifier |
 //! | \[3\] | start time of the process: field 22 of `/proc/PID/stat` |
 //! | \[4\] | offset of the end of the last block, in bytes. Blocks before this are complete |
-//! | \[5\] | number of tags. Entries of tags before this are complete |
 //! | \[6\] | 1: the process adds nothing more |
-//! | \[7\] | trace events that are not in the file, because it had no room |
+//! | \[7\] | trace events that are not in the files, because these had no room |
 //!
 //! | block | a multiple of 4,096 bytes |
 //! |---|---|
-//! | \[0\] | 1 tags, 2 ring, 3 sums; a reader skips others |
+//! | \[0\] | 2: a ring; a reader skips others |
 //! | \[1\] | length in bytes |
-//! | \[2\] | ring, sums: number of the lane, which one thread writes. After it has ended, another thread may continue |
-//! | \[3\] | tags, sums: number of the first tag, a multiple of 63 |
-//! | \[4\] | ring: number of cells written so far |
-//! | from \[8\] | entries: 63 in blocks of tags (16,384 bytes) and of sums (8,192 bytes), or the ring's cells |
-//!
-//! An entry of **tags** has 256 bytes: a byte with the kind (1 to 4, [`Kind`](crate::protocol::Kind)), a byte with the
-//! length of the name, and the name.
-//!
-//! An entry of **sums** has 128 bytes: the sums of one tag's trace events in the lane.
-//!
-//! | sums | |
-//! |---|---|
-//! | \[0\] | number of trace events |
-//! | \[1\] | transactions: total duration in nanoseconds |
-//! | \[2\] | observations, counters: the last value, a double |
-//! | \[3\] | observations, counters: time of the last value, in nanoseconds of `CLOCK_MONOTONIC` |
-//! | \[4\] to \[11\] | transactions: shortest and longest duration in each of the last four epochs |
-//!
-//! An epoch is 2^30 ns of `CLOCK_MONOTONIC`. The durations of epoch e are in words 4 + 2 (e mod 4) and the next one.
-//! The upper half of each word has e, the lower half the duration in seconds, a float. So each word is valid without
-//! the other one, and a reader that reads once in four epochs misses none.
+//! | \[2\] | number of the lane, which one thread writes. After it has ended, another thread may continue |
+//! | \[4\] | number of cells written so far |
+//! | from \[8\] | the ring's cells |
 //!
 //! A **ring** has cells of 64 bytes. A record takes 1 to 16 cells. After the last cell, records continue in the first
 //! one, and overwrite the oldest records. \[0\] of each cell has the number of the record in the lane, times 256, plus
@@ -67,7 +48,7 @@
 //! | first cell | |
 //! |---|---|
 //! | \[1\] | time, in nanoseconds of `CLOCK_MONOTONIC` |
-//! | \[2\] | tag; from bit 32 flags (2 begin, 4 end), from bit 40 the number of cells, from bit 48 bytes of fields |
+//! | \[2\] | tag: its instance identifier in the MMV file; from bit 32 flags (2 begin, 4 end), from bit 40 the number of cells, from bit 48 bytes of fields |
 //! | \[3\] | transactions: nanoseconds (all bits set: it was aborted); observations, counters: the value, a double |
 //! | \[4\] | identifier of the transaction, unique in the process, or 0 |
 //! | \[5\] | identifier of the parent transaction, or 0 |
@@ -75,7 +56,7 @@
 //!
 //! A field is the length of its key (a byte), the length of its value (two bytes, little-endian), key and value.
 //!
-//! A file has at most 65,536 tags, 4,096 lanes with rings of at most 16 MiB, and 4,096 blocks of sums.
+//! A process has at most 16,384 tags, and 4,096 lanes with rings of at most 16 MiB.
 //!
 //! # Order
 //! A thread writes the cells of a record, and then the ring's number of cells with release ordering. A release fence
@@ -85,11 +66,12 @@
 //! 16. The last N cells before the second number are intact. A record in progress may have overwritten the others. Gaps
 //! in the numbers of records show how many were missed.
 
+use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// First word of every file: the bytes `PCPTRACE`.
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"PCPTRACE");
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// Alignment of blocks, and of the length of a file, in bytes.
 pub(crate) const PAGE: usize = 4096;
 pub(crate) const WORD: usize = 8;
@@ -99,37 +81,33 @@ pub(crate) mod header {
     pub(crate) const PID: usize = 2;
     pub(crate) const START: usize = 3;
     pub(crate) const END: usize = 4;
-    pub(crate) const TAGS: usize = 5;
     pub(crate) const ENDED: usize = 6;
     pub(crate) const MISSED: usize = 7;
     pub(crate) const WORDS: usize = 8;
+}
+
+/// Returns the name of the file of event records beside the file `name`.
+pub fn ring_name(name: &OsStr) -> OsString {
+    let mut ring = OsString::from(".");
+    ring.push(name);
+    ring.push(".ring");
+    ring
 }
 
 /// Words of a block.
 pub(crate) mod block {
     pub(crate) const KIND: usize = 0;
     pub(crate) const LEN: usize = 1;
-    pub(crate) const FIRST: usize = 3;
     pub(crate) const CELLS: usize = 4;
     pub(crate) const WORDS: usize = 8;
 
-    pub(crate) const TAGS: u64 = 1;
     pub(crate) const RING: u64 = 2;
-    pub(crate) const SUMS: u64 = 3;
 }
 
-/// Number of entries of a block of tags or of sums.
-pub(crate) const PER_BLOCK: usize = 63;
-pub(crate) const TAG_WORDS: usize = 32;
-pub(crate) const TAGS_LEN: u64 = ((block::WORDS + PER_BLOCK * TAG_WORDS) * WORD).next_multiple_of(PAGE) as u64;
-pub(crate) const SUM_WORDS: usize = 16;
-pub(crate) const SUMS_LEN: u64 = ((block::WORDS + PER_BLOCK * SUM_WORDS) * WORD).next_multiple_of(PAGE) as u64;
-
 /// Limits of a file, for writers and readers.
-pub(crate) const MAX_TAGS: usize = 1 << 16;
+pub(crate) const MAX_TAGS: usize = 1 << 14;
 pub(crate) const MAX_LANES: usize = 1 << 12;
 pub(crate) const MAX_RING_LEN: u64 = 16 << 20;
-pub(crate) const MAX_SUMS: usize = 1 << 12;
 
 pub(crate) const CELL_WORDS: usize = 8;
 pub(crate) const MAX_CELLS: usize = 16;

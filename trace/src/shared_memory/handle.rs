@@ -12,7 +12,6 @@ use super::agent::Agent;
 use super::format::{BEGIN, END};
 use super::map::{self, Id};
 use super::per_process::{Inherited, PerProcess};
-use super::reader::Reader;
 use super::ring::Mark;
 use super::writer::{Lane, Writer};
 use crate::failure::Failure;
@@ -110,7 +109,7 @@ impl SharedMemory {
         let marked = self.with_lane(shared, tag, Kind::Transact, |writer, lane, number| {
             let id = lane.next_id();
             let mark = Mark { time, flags: BEGIN, value: 0, id, parent, fields: &[] };
-            lane.mark(writer, number, Kind::Transact, &mark, false).map(|()| id)
+            lane.mark(writer, number, &mark, false).map(|()| id)
         });
         marked.unwrap_or(0)
     }
@@ -121,9 +120,9 @@ impl SharedMemory {
         let marked = self.with_lane(shared, tag, kind, |writer, lane, number| {
             if kind == Kind::Transact && mark.id == 0 {
                 let mark = Mark { id: lane.next_id(), flags: BEGIN | END, ..*mark };
-                return lane.mark(writer, number, kind, &mark, counts);
+                return lane.mark(writer, number, &mark, counts);
             }
-            lane.mark(writer, number, kind, mark, counts)
+            lane.mark(writer, number, mark, counts)
         });
         if marked.is_none() && counts {
             self.miss(shared);
@@ -206,10 +205,7 @@ impl SharedMemory {
     /// Returns the number of trace events in the file, and whether an agent reads it.
     pub(crate) fn status(&self) -> (u64, bool) {
         let Some(writer) = self.own_writer() else { return (0, false) };
-        let mut count = 0;
-        let reader = writer.file().map_err(Into::into).and_then(Reader::new);
-        let read = reader.and_then(|mut reader| reader.changes(|_, _, change| count += change.count));
-        (count, read.is_ok() && self.agent.is_running())
+        (writer.count(), self.agent.is_running())
     }
 }
 

@@ -1,12 +1,13 @@
-//! The shared-memory transport: each process writes its trace events into a mapped file of its own, and the agent on
-//! the same host reads the file.
+//! The shared-memory transport: each process writes its trace events into two mapped files of its own, and the agent on
+//! the same host reads them.
 //!
-//! A trace event needs no system call and no lock, except the first one of a thread or a tag. Each thread writes a
-//! *lane* of the file. A lane has the [sums](Change) of each tag, which are exact however rarely the agent reads them.
-//! It also has a ring with a [record](Record) of each trace event. New records overwrite the oldest ones. The agent
-//! counts records as missed that were overwritten before it could read them.
+//! A trace event needs no system call and no lock, except the first one of a thread or a tag. The [`sums`] of each tag are
+//! metrics of an MMV file: they are exact however rarely the agent reads them. The other file has a *lane* for each thread:
+//! a ring with a [record](Record) of each trace event. New records overwrite the oldest ones. The agent counts records as
+//! missed that were overwritten before it could read them.
 //!
-//! The agent reads files with [`Reader`]. The module [`mod@format`] describes every byte of them.
+//! The agent reads records with [`Reader`], and sums with crate `pcp-mmv-reader`. The module [`mod@format`] describes the
+//! files.
 
 mod agent;
 mod agent_file;
@@ -20,7 +21,7 @@ mod per_process;
 mod process;
 mod reader;
 mod ring;
-mod sums;
+pub mod sums;
 mod writer;
 
 pub(crate) use agent::Agent;
@@ -36,4 +37,3 @@ pub(crate) use ring::Mark;
 pub use ring::Record;
 #[cfg(mmv_loom)]
 pub use ring::tried;
-pub use sums::Change;

@@ -1,4 +1,4 @@
-//! Reading files of processes. No word of a file is trusted.
+//! Reading files of event records. No word of a file is trusted.
 //!
 //! A file is read, never mapped: truncating it cannot end the reader's process.
 
@@ -11,17 +11,12 @@ use std::path::Path;
 use thiserror::Error;
 
 use super::file_lock::{Lock, flock};
-use super::format::{
-    CELL_WORDS, MAGIC, MAX_CELLS, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, TAG_WORDS,
-    VERSION, WORD, block, header,
-};
+use super::format::{CELL_WORDS, MAGIC, MAX_CELLS, MAX_LANES, MAX_RING_LEN, PAGE, VERSION, WORD, block, header};
 use super::process::{Process, now};
 use super::ring::{Consumer, Record, Source, room};
-use super::sums::{Change, change};
-use crate::protocol::{Kind, MAX_TAG};
 
 /// Largest number of blocks of a file.
-const MAX_BLOCKS: usize = 1 << 14;
+const MAX_BLOCKS: usize = 1 << 13;
 
 /// Error of reading a file.
 #[derive(Debug, Error)]
@@ -68,10 +63,9 @@ pub enum Claim {
     Gone,
 }
 
-/// Reader of the file of a process. Each call returns the changes since the previous call.
+/// Reader of the event records of a process.
 ///
-/// A reader allocates memory for the blocks, tags and used sums of the file, up to a [limit](Reader::limit_memory).
-/// Holes of a sparse file cost no memory.
+/// A reader allocates memory for the rings of the file, up to a [limit](Reader::limit_memory).
 #[derive(Debug)]
 pub struct Reader {
     /// `None` after [`Reader::close`].
@@ -79,36 +73,20 @@ pub struct Reader {
     identity: (u64, u64),
     owner: u32,
     process: Process,
-    /// Bytes allocated, and their limit.
-    memory: usize,
+    /// Limit of the memory, in bytes.
     most: usize,
-    /// Tags, and entries of sums, for which there was no memory when the file was last read.
-    left_out: [u64; 2],
-    /// Largest number of blocks that a call reads.
-    most_blocks: usize,
-    /// The block of sums with which the next call continues, and the entries left out so far in this round.
-    next: usize,
-    left_out_so_far: u64,
-    /// Times at which the last two rounds of reading sums began, of the last reads of records, and of the header:
-    /// nanoseconds of `CLOCK_MONOTONIC`.
-    looked: [u64; 2],
-    looked_at_records: u64,
-    refreshed: u64,
+    /// Time of the last call of [`Reader::look`], and of the one before the last call of [`Reader::records`]: nanoseconds of
+    /// `CLOCK_MONOTONIC`.
+    looked: u64,
+    read: u64,
     /// End of the known blocks, in bytes.
     end: u64,
     blocks: usize,
-    /// Whether the header marks the file as ended, and whether it did when the current round began.
-    marked: bool,
     ended: bool,
-    /// Whether all blocks and tags of the header are known, as far as there was memory.
+    /// Whether all blocks of the header are known, as far as there was memory.
     complete: bool,
     missed: u64,
-    /// The tags. `None` stands for an invalid tag.
-    tags: Vec<Option<(Kind, Box<[u8]>)>>,
-    /// Offsets of the blocks of tags, in bytes.
-    names: Vec<u64>,
     rings: Vec<Ring>,
-    sums: Vec<Sums>,
 }
 
 thread_local! {
@@ -120,24 +98,17 @@ thread_local! {
 struct Ring {
     at: u64,
     consumer: Consumer,
-}
-
-#[derive(Debug)]
-struct Sums {
-    at: u64,
-    first: usize,
-    /// Entries when they were last read, up to the last one that was not empty.
-    before: Vec<[u64; SUM_WORDS]>,
+    /// Number of cells written when it was looked at last.
+    written: u64,
 }
 
 /// Bytes read at a time.
 const HEADER_BYTES: usize = header::WORDS * WORD;
 const BLOCK_BYTES: usize = block::WORDS * WORD;
-const SUMS_BYTES: usize = PER_BLOCK * SUM_WORDS * WORD;
-/// Memory of a block, and of a tag without its name, in bytes.
-const BLOCK_MEMORY: usize = 2 * size_of::<Sums>();
-const TAG_MEMORY: usize = 2 * size_of::<Option<(Kind, Box<[u8]>)>>();
-const ENTRY_MEMORY: usize = SUM_WORDS * WORD;
+/// Memory of a ring, in bytes.
+const RING_MEMORY: usize = 2 * size_of::<Ring>();
+/// Largest number of new blocks that a call reads.
+const BLOCKS: usize = 256;
 
 impl Reader {
     /// Opens a file. It must be a regular one: symbolic links are not followed, and a FIFO does not block.
@@ -166,25 +137,15 @@ impl Reader {
             identity: identity(&metadata),
             owner: metadata.uid(),
             process: Process { pid, start: words[header::START] },
-            memory: size_of::<Reader>(),
             most: usize::MAX,
-            left_out: [0; 2],
-            most_blocks: usize::MAX,
-            next: 0,
-            left_out_so_far: 0,
-            looked: [0; 2],
-            looked_at_records: 0,
-            refreshed: 0,
+            looked: 0,
+            read: 0,
             end: PAGE as u64,
             blocks: 0,
-            marked: false,
             ended: false,
             complete: false,
             missed: 0,
-            tags: Vec::new(),
-            names: Vec::new(),
             rings: Vec::new(),
-            sums: Vec::new(),
         })
     }
 
@@ -244,30 +205,25 @@ impl Reader {
         self.claim() != Claim::Own
     }
 
-    /// Limits the memory that the reader uses, in bytes. Tags and sums beyond the limit are not counted until there is
+    /// Limits the memory that the reader uses, in bytes. Records in rings beyond the limit are missed until there is
     /// memory.
     pub fn limit_memory(&mut self, bytes: usize) {
         self.most = bytes;
     }
 
-    /// Limits the number of blocks of each kind that a call of [`Reader::changes`] reads. The next call continues.
-    pub fn limit_blocks(&mut self, blocks: usize) {
-        self.most_blocks = blocks;
-    }
-
     /// Returns the bytes of memory that the reader uses.
     pub fn memory(&self) -> usize {
-        self.memory
+        size_of::<Reader>() + self.rings.len() * RING_MEMORY
     }
 
-    /// Returns the number of tags and entries of sums that exceeded the memory limit when they were last read.
-    pub fn left_out(&self) -> u64 {
-        self.left_out.iter().sum()
-    }
-
-    /// Returns whether the process had marked the file as ended when the current, or last, reading of all sums began.
+    /// Returns whether the process had marked the file as ended at the last [look](Reader::look).
     pub fn is_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Returns whether the last [look](Reader::look) has found all rings, as far as there is memory for them.
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Returns the number of trace events that are not in the file, because it had no room.
@@ -280,76 +236,53 @@ impl Reader {
         self.rings.len()
     }
 
-    /// Calls `f` with each lane's change of each tag since the previous call. Returns whether all sums have been read since
-    /// this returned true last; otherwise the next call continues, because of the [limit](Reader::limit_blocks).
+    /// Reads how much the process has written. [`Reader::records`] reads the records up to here, so that their tags can be
+    /// read in between.
     ///
     /// # Errors
     /// [`ReadError`] if the file is closed, cannot be read, or is not valid.
-    pub fn changes(&mut self, mut f: impl FnMut(Kind, &[u8], Change)) -> Result<bool, ReadError> {
-        let start = now();
-        self.refresh()?;
-        if self.next == 0 {
-            self.looked = [self.looked[1], start];
-            (self.left_out_so_far, self.ended) = (0, self.marked);
-        }
+    pub fn look(&mut self) -> Result<(), ReadError> {
         let file = opened(&self.file)?;
-        let mut words = [0; PER_BLOCK * SUM_WORDS];
-        for sums in self.sums.iter_mut().skip(self.next).take(self.most_blocks) {
-            let known = self.tags.len().saturating_sub(sums.first).min(PER_BLOCK);
-            let words = &mut words[..known * SUM_WORDS];
-            read_words::<SUMS_BYTES>(file, sums.at + (block::WORDS * WORD) as u64, words)?;
-            let entries = words.chunks_exact(SUM_WORDS);
-            let used = entries.clone().rposition(|entry| entry != [0; SUM_WORDS]).map_or(0, |at| at + 1);
-            sums.make_room(used, &mut self.memory, self.most);
-            self.left_out_so_far += used.saturating_sub(sums.before.len()) as u64;
-            let now = now();
-            let elapsed = now.saturating_sub(self.looked[0]);
-            for ((entry, before), tag) in entries
-                .filter_map(<[u64]>::first_chunk)
-                .zip(&mut sums.before)
-                .zip(self.tags.get(sums.first..).unwrap_or_default())
-            {
-                let Some(change) = change(before, entry, elapsed, now) else { continue };
-                *before = *entry;
-                if let Some((kind, name)) = tag {
-                    f(*kind, name, change);
-                }
+        let words = read_header(file)?;
+        if words[header::PID] != u64::from(self.process.pid) || words[header::START] != self.process.start {
+            return Err(ReadError::Damaged("process"));
+        }
+        let now = now();
+        self.ended = words[header::ENDED] != 0;
+        self.add_missed(words[header::MISSED], now);
+        for _ in 0..BLOCKS {
+            if self.end >= words[header::END] || self.memory() >= self.most {
+                break;
             }
+            self.add_block()?;
         }
-        self.next = self.next.saturating_add(self.most_blocks);
-        let is_whole = self.next >= self.sums.len();
-        if is_whole {
-            (self.next, self.left_out[1]) = (0, self.left_out_so_far);
+        self.complete = self.end >= words[header::END] || self.memory() >= self.most;
+        let file = opened(&self.file)?;
+        for ring in &mut self.rings {
+            ring.written = InFile { file, at: ring.at }.written()?;
         }
-        Ok(is_whole && self.complete)
+        self.looked = now;
+        Ok(())
     }
 
-    /// Calls `f` with each new record among the last `limit` cells of each lane. Returns the number of records missed.
+    /// Calls `f` with each record that was written before the last [look](Reader::look) and is new, among the last
+    /// `limit` cells of each lane. Returns the number of records missed.
     ///
     /// # Errors
     /// [`ReadError`] if the file is closed, cannot be read, or is not valid.
-    pub fn records(&mut self, limit: u64, mut f: impl FnMut(Kind, &[u8], &Record<'_>)) -> Result<u64, ReadError> {
-        let start = now();
-        self.refresh()?;
-        let file = opened(&self.file)?;
-        let written = |ring: &Ring| InFile { file, at: ring.at }.written();
-        let written: Vec<u64> = self.rings.iter().map(written).collect::<io::Result<_>>()?;
-        // Reads the tags of all records written so far.
-        self.refresh()?;
+    pub fn records(&mut self, limit: u64, mut f: impl FnMut(&Record<'_>)) -> Result<u64, ReadError> {
         let (file, now) = (opened(&self.file)?, now());
         // A lane has at most one record in each nanosecond.
-        let most_missed = now.saturating_sub(self.looked_at_records);
+        let most_missed = now.saturating_sub(self.read);
         let mut missed = 0_u64;
         let mut words = CELLS.take();
-        for (ring, written) in self.rings.iter_mut().zip(written) {
+        for ring in &mut self.rings {
             let file = InFile { file, at: ring.at };
-            let done = ring.consumer.read(file, written, limit, &mut words, |record| {
+            let done = ring.consumer.read(file, ring.written, limit, &mut words, |record| {
                 let mut record = *record;
                 (record.time, record.missed) = (record.time.min(now), record.missed.min(most_missed));
                 missed = missed.saturating_add(record.missed);
-                if let Some(Some((kind, name))) = self.tags.get(record.tag as usize) {
-                    f(*kind, name, &record);
-                }
+                f(&record);
             });
             if let Err(e) = done {
                 CELLS.set(words);
@@ -357,50 +290,17 @@ impl Reader {
             }
         }
         CELLS.set(words);
-        self.looked_at_records = start;
+        self.read = self.looked;
         Ok(missed)
-    }
-
-    /// Reads the header, and new blocks and tags.
-    fn refresh(&mut self) -> Result<(), ReadError> {
-        let words = read_header(opened(&self.file)?)?;
-        if words[header::PID] != u64::from(self.process.pid) || words[header::START] != self.process.start {
-            return Err(ReadError::Damaged("process"));
-        }
-        self.marked = words[header::ENDED] != 0;
-        self.add_missed(words[header::MISSED]);
-        for _ in 0..self.most_blocks {
-            if self.end >= words[header::END] {
-                break;
-            }
-            self.add_block()?;
-        }
-        let has_blocks = self.end >= words[header::END];
-        let tags = usize::try_from(words[header::TAGS]).ok().filter(|tags| *tags <= MAX_TAGS);
-        let tags = tags.ok_or(ReadError::Damaged("number of tags"))?;
-        // The blocks of these tags may not be known yet.
-        let known = if has_blocks { tags } else { tags.min(self.names.len() * PER_BLOCK) };
-        for _ in 0..self.most_blocks {
-            if self.tags.len() >= known || self.memory >= self.most {
-                break;
-            }
-            self.add_tags(known)?;
-        }
-        let has_tags = self.tags.len() >= tags || self.memory >= self.most;
-        self.complete = has_blocks && has_tags;
-        self.left_out[0] = if self.complete { tags.saturating_sub(self.tags.len()) as u64 } else { 0 };
-        Ok(())
     }
 
     /// Adopts the number of trace events without room, unless it has decreased, or increased by more than one in each
     /// nanosecond and lane.
-    fn add_missed(&mut self, missed: u64) {
-        let now = now();
-        let most = now.saturating_sub(self.refreshed).saturating_mul(MAX_LANES as u64);
+    fn add_missed(&mut self, missed: u64, now: u64) {
+        let most = now.saturating_sub(self.looked).saturating_mul(MAX_LANES as u64);
         if missed.checked_sub(self.missed).is_some_and(|more| more <= most) {
             self.missed = missed;
         }
-        self.refreshed = now;
     }
 
     fn add_block(&mut self) -> Result<(), ReadError> {
@@ -414,57 +314,14 @@ impl Reader {
         if self.blocks > MAX_BLOCKS {
             return Err(ReadError::Damaged("number of blocks"));
         }
-        let first = usize::try_from(words[block::FIRST]).ok().filter(|first| *first < MAX_TAGS);
-        let first = first.filter(|first| first % PER_BLOCK == 0).unwrap_or(usize::MAX);
-        match words[block::KIND] {
-            block::TAGS if first != self.names.len() * PER_BLOCK => return Err(ReadError::Damaged("order of tags")),
-            block::TAGS => self.names.push(at),
-            block::RING if self.rings.len() == MAX_LANES || len > MAX_RING_LEN => {
+        if words[block::KIND] == block::RING {
+            if self.rings.len() == MAX_LANES || len > MAX_RING_LEN {
                 return Err(ReadError::Damaged("rings"));
             }
-            block::RING => self.rings.push(Ring { at, consumer: Consumer::new(room(len as usize), MAX_CELLS) }),
-            block::SUMS if self.sums.len() == MAX_SUMS => return Err(ReadError::Damaged("number of sums")),
-            block::SUMS if first == usize::MAX => return Err(ReadError::Damaged("first tag of sums")),
-            block::SUMS => self.sums.push(Sums { at, first, before: Vec::new() }),
-            _ => {}
+            self.rings.push(Ring { at, consumer: Consumer::new(room(len as usize), MAX_CELLS), written: 0 });
         }
-        self.memory += BLOCK_MEMORY;
         self.end = end;
         Ok(())
-    }
-
-    /// Reads more tags of one block, at most up to the number `up_to`.
-    fn add_tags(&mut self, up_to: usize) -> Result<(), ReadError> {
-        let from = self.tags.len();
-        let (number, entry) = (from / PER_BLOCK, from % PER_BLOCK);
-        let at = *self.names.get(number).ok_or(ReadError::Damaged("tags without a block"))?;
-        let count = (up_to - from).min(PER_BLOCK - entry);
-        let mut bytes = [0; PER_BLOCK * TAG_WORDS * WORD];
-        let bytes = &mut bytes[..count * TAG_WORDS * WORD];
-        opened(&self.file)?.read_exact_at(bytes, at + ((block::WORDS + entry * TAG_WORDS) * WORD) as u64)?;
-        for entry in bytes.chunks(TAG_WORDS * WORD) {
-            let tag = tag(entry);
-            self.memory += TAG_MEMORY + tag.as_ref().map_or(0, |(_, name)| name.len());
-            self.tags.push(tag);
-        }
-        Ok(())
-    }
-}
-
-impl Sums {
-    /// Extends the kept entries to all that are in use, if there is memory for them. Frees the entries of a block that
-    /// became empty.
-    fn make_room(&mut self, used: usize, memory: &mut usize, most: usize) {
-        if used == 0 && !self.before.is_empty() {
-            *memory -= self.before.len() * ENTRY_MEMORY;
-            self.before = Vec::new();
-        }
-        let more = used.saturating_sub(self.before.len());
-        if more > 0 && more * ENTRY_MEMORY <= most.saturating_sub(*memory) {
-            *memory += more * ENTRY_MEMORY;
-            self.before.reserve_exact(more);
-            self.before.resize(used, [0; SUM_WORDS]);
-        }
     }
 }
 
@@ -474,13 +331,6 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 
 fn opened(file: &Option<File>) -> io::Result<&File> {
     file.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
-}
-
-fn tag(entry: &[u8]) -> Option<(Kind, Box<[u8]>)> {
-    let [kind, len, name @ ..] = entry else { return None };
-    let name =
-        name.get(..usize::from(*len)).filter(|name| (1..=MAX_TAG).contains(&name.len()) && !name.contains(&0))?;
-    Some((Kind::from_number(*kind)?, name.into()))
 }
 
 fn read_header(file: &File) -> Result<[u64; header::WORDS], ReadError> {

@@ -1,38 +1,37 @@
-//! Writing the file of this process.
+//! Writing the files of this process.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pmapi::file::{Kept, stores_may_fail};
+use pmapi::file::{Dir, Kept, stores_may_fail};
 
 use super::agent::Agent;
 use super::file_lock::{Lock, flock};
-use super::format::{
-    MAGIC, MAX_LANES, MAX_RING_LEN, MAX_SUMS, MAX_TAGS, PAGE, PER_BLOCK, SUM_WORDS, SUMS_LEN, TAG_WORDS, TAGS_LEN,
-    VERSION, WORD, Words as _, block, header,
-};
+use super::format::{MAGIC, MAX_LANES, MAX_RING_LEN, MAX_TAGS, PAGE, VERSION, block, header, ring_name};
 use super::map::{Id, Mapping};
 use super::process::{Process, now};
 use super::ring::{Mark, Producer, room};
-use super::sums;
+use super::sums::{Entry, Sums};
 use crate::protocol::Kind;
 
-/// The file of this process. New threads and tags extend it.
+/// The files of this process. New threads and tags extend them.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// Identifier of the file, unique in the process; not 0.
     pub(crate) id: u32,
     pub(crate) process: Id,
     header: Mapping,
-    path: PathBuf,
+    /// Paths of both files, that of the event records first.
+    paths: [PathBuf; 2],
     ring_len: usize,
+    sums: Sums,
     grow: Mutex<Grow>,
 }
 
@@ -40,25 +39,24 @@ pub(crate) struct Writer {
 struct Grow {
     file: Kept<File>,
     end: u64,
-    /// Earliest time of the next attempt to extend the file after a failure, in nanoseconds.
+    /// Earliest time of the next attempt to extend a file after a failure, in nanoseconds.
     rests: u64,
-    tags: HashMap<(Kind, Box<[u8]>), u32>,
-    /// The last block of tags.
-    names: Option<Mapping>,
+    tags: HashMap<(Kind, Box<str>), u32>,
+    /// The sums of each tag.
+    sums: Vec<Entry>,
     lanes: usize,
-    sums: usize,
     /// Lanes of threads that have ended, for new threads.
     free: Vec<Lane>,
 }
 
-/// The part of the file that one thread writes.
+/// What one thread writes.
 #[derive(Debug)]
 pub(crate) struct Lane {
     number: u64,
     ring: Mapping,
     producer: Producer,
-    /// Blocks of sums, in the order of the blocks of tags.
-    sums: Vec<Option<Mapping>>,
+    /// The sums of the tags that the thread has used.
+    sums: Vec<Option<Entry>>,
     ids: u64,
 }
 
@@ -69,7 +67,7 @@ const REST: u64 = 1_000_000_000;
 const ID_BITS: u32 = 30;
 
 impl Writer {
-    /// Makes the file of this process, if the agent of the directory `agent` runs.
+    /// Makes the files of this process, if the agent of the directory `agent` runs.
     pub(crate) fn create(agent: &Agent, process: Id, ring_len: usize) -> io::Result<Writer> {
         let directory = agent.files().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, "no agent reads trace files"),
@@ -77,47 +75,37 @@ impl Writer {
         })?;
         static IDS: AtomicU32 = AtomicU32::new(1);
         let id = IDS.fetch_add(1, Relaxed);
-        let Process { pid, start } = Process::own().ok_or(io::ErrorKind::NotFound)?;
+        let own = Process::own().ok_or(io::ErrorKind::NotFound)?;
         // The time keeps names unique: an earlier program of this process, before an execve, or another copy of this
         // library may have made a file, too.
-        let name = format!("{pid}.{id}.{:x}", now());
-        let path = directory.path().join(&name);
-        let (name, hidden) = (OsString::from(&name), OsString::from(format!(".{name}")));
-        let file = directory.new_file(&hidden, 0o600)?;
-        let file = Kept::new(file).inspect_err(|_| _ = directory.remove(&hidden))?;
-        let made = file.get().and_then(|file| {
-            let header = map_header(file)?;
-            // The lock shows the agent that the process lives. Mode 0600 keeps other users from taking it before.
-            flock(file, Lock::LockExclusiveNonblock)?;
-            // The file has the directory's group, which is the agent's. The umask does not apply to this mode.
-            file.set_permissions(Permissions::from_mode(0o640))?;
-            let words = [MAGIC, VERSION, pid.into(), start, PAGE as u64];
-            header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
-            directory.rename(&hidden, &name)?;
-            Ok(header)
-        });
-        let header = made.inspect_err(|_| _ = directory.remove(&hidden))?;
+        let name = format!("trace{}_{id}_{:x}", own.pid, now());
+        let ring = ring_name(OsStr::new(&name));
+        let (file, header) = make_ring(&directory, &ring, own)?;
+        let sums = Sums::create(directory.path(), &name).map_err(|e| {
+            _ = directory.remove(&ring);
+            io_error(e)
+        })?;
+        let paths = [directory.path().join(ring), directory.path().join(name)];
         let grow = Grow {
             file,
             end: PAGE as u64,
             rests: 0,
             tags: HashMap::new(),
-            names: None,
+            sums: Vec::new(),
             lanes: 0,
-            sums: 0,
             free: Vec::new(),
         };
         let ring_len = ring_len.clamp(PAGE, MAX_RING_LEN as usize).next_multiple_of(PAGE);
-        Ok(Writer { id, process, header, path, ring_len, grow: Mutex::new(grow) })
+        Ok(Writer { id, process, header, paths, ring_len, sums, grow: Mutex::new(grow) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Grow> {
         self.grow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A handle of the file, for reading it in this process.
-    pub(crate) fn file(&self) -> io::Result<File> {
-        self.lock().file.get()?.try_clone()
+    /// Returns the number of trace events that the process has counted.
+    pub(crate) fn count(&self) -> u64 {
+        self.lock().sums.iter().map(Entry::count).sum()
     }
 
     /// Obtains a lane for a thread: one that a thread has given back, or a new one.
@@ -130,7 +118,7 @@ impl Writer {
         if number >= MAX_LANES {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let ring = grow.append(&self.header, block::RING, self.ring_len, [number, 0])?;
+        let ring = grow.append(&self.header, self.ring_len, number)?;
         grow.lanes += 1;
         Ok(Lane { number: number as u64, ring, producer: Producer::new(room(self.ring_len)), sums: Vec::new(), ids: 0 })
     }
@@ -140,47 +128,40 @@ impl Writer {
         self.lock().free.push(lane);
     }
 
-    /// Returns the number of a tag in this file, after adding the tag if it is new.
-    pub(crate) fn tag(&self, kind: Kind, name: &[u8]) -> io::Result<u32> {
+    /// Returns the number of a tag in these files, after adding the tag if it is new.
+    pub(crate) fn tag(&self, kind: Kind, name: &str) -> io::Result<u32> {
         let grow = &mut *self.lock();
         let key = (kind, Box::from(name));
         if let Some(number) = grow.tags.get(&key) {
             return Ok(*number);
         }
-        let number = grow.tags.len();
+        let number = grow.sums.len();
         if number >= MAX_TAGS {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let at = number % PER_BLOCK;
-        if at == 0 && grow.tags_end() <= number {
-            grow.names = Some(grow.append(&self.header, block::TAGS, TAGS_LEN as usize, [0, number])?);
-        }
-        let names = grow.names.as_ref().ok_or(io::ErrorKind::NotFound)?.words();
-        let mut entry = [0; TAG_WORDS * WORD];
-        let head = [kind as u8, name.len() as u8];
-        entry.iter_mut().zip(head.iter().chain(name)).for_each(|(to, from)| *to = *from);
-        for (to, word) in
-            (block::WORDS + at * TAG_WORDS..).zip(entry.chunks_exact(WORD).filter_map(<[u8]>::first_chunk))
-        {
-            names.store(to, u64::from_ne_bytes(*word), Relaxed);
-        }
-        self.header.words().store(header::TAGS, number as u64 + 1, Release);
-        grow.tags.insert(key, number as u32);
-        Ok(number as u32)
+        grow.check_rest()?;
+        let number = number as u32;
+        let sums = self.sums.add(kind, number, name).map_err(io_error).inspect_err(|_| grow.rest())?;
+        grow.sums.push(sums);
+        grow.tags.insert(key, number);
+        Ok(number)
     }
 
-    /// Counts a trace event for which the file has no room.
+    /// Counts a trace event for which the files have no room.
     pub(crate) fn missed(&self) {
         if let Some(missed) = self.header.words().get(header::MISSED) {
             missed.fetch_add(1, Relaxed);
         }
     }
 
-    /// Marks the file as ended. The agent reads the rest and removes the file; without an agent, this removes it.
+    /// Marks the files as ended. The agent reads the rest and removes them; without an agent, this removes them.
     pub(crate) fn end(&self, has_agent: bool) {
-        self.header.words().store(header::ENDED, 1, Release);
+        self.sums.flush();
+        if let Some(ended) = self.header.words().get(header::ENDED) {
+            ended.store(1, Release);
+        }
         if !has_agent {
-            let _ = fs::remove_file(&self.path);
+            self.paths.iter().for_each(|path| _ = fs::remove_file(path));
         }
     }
 
@@ -190,7 +171,30 @@ impl Writer {
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        self.header.words().load(header::ENDED, Relaxed) != 0
+        self.header.words().get(header::ENDED).is_some_and(|ended| ended.load(Relaxed) != 0)
+    }
+}
+
+/// Makes the file of event records, and locks it. The lock shows the agent that the process lives. The file gets its mode
+/// after that, so that no other user has taken the lock before.
+fn make_ring(directory: &Dir, name: &OsStr, own: Process) -> io::Result<(Kept<File>, Mapping)> {
+    let file = directory.new_file(name, 0o600)?;
+    let made = Kept::new(file).and_then(|file| {
+        let header = map_header(file.get()?)?;
+        flock(file.get()?, Lock::LockExclusiveNonblock)?;
+        let words = [MAGIC, VERSION, own.pid.into(), own.start, PAGE as u64];
+        header.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+        // The file has the directory's group, which is the agent's. The umask does not apply to this mode.
+        file.get()?.set_permissions(Permissions::from_mode(0o640))?;
+        Ok((file, header))
+    });
+    made.inspect_err(|_| _ = directory.remove(name))
+}
+
+fn io_error(error: mmv::Error) -> io::Error {
+    match error {
+        mmv::Error::Io { source, .. } => source,
+        error => io::Error::other(error),
     }
 }
 
@@ -206,27 +210,26 @@ fn map_header(file: &File) -> io::Result<Mapping> {
 }
 
 impl Grow {
-    /// Appends a block, and then publishes it in the file's header. `of` is the lane and the first tag.
-    fn append(&mut self, file_header: &Mapping, kind: u64, len: usize, of: [usize; 2]) -> io::Result<Mapping> {
-        let now = now();
-        if now < self.rests {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let block = self
-            .file
-            .get()
-            .and_then(|file| Mapping::append(file, self.end, len))
-            .inspect_err(|_| self.rests = now + REST)?;
-        let words = [kind, len as u64, of[0] as u64, of[1] as u64];
-        block.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+    /// Appends a ring for the lane with this number, and then publishes it in the file's header.
+    fn append(&mut self, file_header: &Mapping, len: usize, lane: usize) -> io::Result<Mapping> {
+        self.check_rest()?;
+        let ring =
+            self.file.get().and_then(|file| Mapping::append(file, self.end, len)).inspect_err(|_| self.rest())?;
+        let words = [block::RING, len as u64, lane as u64];
+        ring.words().iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
         self.end += len as u64;
-        file_header.words().store(header::END, self.end, Release);
-        Ok(block)
+        if let Some(end) = file_header.words().get(header::END) {
+            end.store(self.end, Release);
+        }
+        Ok(ring)
     }
 
-    /// Returns the number of the first tag beyond the blocks of tags.
-    fn tags_end(&self) -> usize {
-        self.tags.len().div_ceil(PER_BLOCK) * PER_BLOCK
+    fn check_rest(&self) -> io::Result<()> {
+        if now() < self.rests { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn rest(&mut self) {
+        self.rests = now() + REST;
     }
 }
 
@@ -239,38 +242,23 @@ impl Lane {
 
     /// Writes the record of a trace event, and adds it to the sums of its tag if it `counts`.
     #[inline]
-    pub(crate) fn mark(
-        &mut self,
-        writer: &Writer,
-        tag: u32,
-        kind: Kind,
-        mark: &Mark<'_>,
-        counts: bool,
-    ) -> io::Result<()> {
+    pub(crate) fn mark(&mut self, writer: &Writer, tag: u32, mark: &Mark<'_>, counts: bool) -> io::Result<()> {
         if counts {
-            let (at, entry) = (tag as usize / PER_BLOCK, tag as usize % PER_BLOCK);
-            let sums: &[AtomicU64] = match self.sums.get(at) {
-                Some(Some(sums)) => sums.words(),
-                _ => self.add_sums(writer, at)?.words(),
-            };
-            sums::add(sums, block::WORDS + entry * SUM_WORDS, kind, mark.time, mark.value);
+            match self.sums.get(tag as usize) {
+                Some(Some(sums)) => sums.add(mark.time, mark.value),
+                _ => self.sums_of(writer, tag as usize)?.add(mark.time, mark.value),
+            }
         }
         self.producer.write(self.ring.words(), tag, mark);
         Ok(())
     }
 
     #[cold]
-    fn add_sums(&mut self, writer: &Writer, at: usize) -> io::Result<&Mapping> {
-        let of = [self.number as usize, at * PER_BLOCK];
-        let mut grow = writer.lock();
-        if grow.sums >= MAX_SUMS {
-            return Err(io::ErrorKind::QuotaExceeded.into());
+    fn sums_of(&mut self, writer: &Writer, tag: usize) -> io::Result<&Entry> {
+        let sums = writer.lock().sums.get(tag).cloned().ok_or(io::ErrorKind::NotFound)?;
+        if self.sums.len() <= tag {
+            self.sums.resize_with(tag + 1, || None);
         }
-        let sums = grow.append(&writer.header, block::SUMS, SUMS_LEN as usize, of)?;
-        grow.sums += 1;
-        if self.sums.len() <= at {
-            self.sums.resize_with(at + 1, || None);
-        }
-        Ok(self.sums[at].insert(sums))
+        Ok(self.sums[tag].insert(sums))
     }
 }

@@ -1,10 +1,15 @@
-//! The bytes of a file, as `shared_memory::format` describes them.
+//! The bytes of the files, as `shared_memory::format` describes them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
+use pcp_trace::protocol::Kind;
+use pcp_trace::shared_memory::sums::Word;
 use pcp_trace::shared_memory::{Directory, Process, now};
 use pcp_trace::{Fields, Options, Tag, Trace, Transport};
+
+use crate::common::files;
 
 #[test]
 fn every_word_is_where_it_is_said_to_be() {
@@ -19,33 +24,33 @@ fn every_word_is_where_it_is_said_to_be() {
     let transaction = trace.begin(&work);
     transaction.begin_part(&work).abort();
     trace.point_with(&size, &Fields::new().with("user", 7).with("path", "/cart/of/goods"));
-    let bytes = fs::read(fs::read_dir(directory.files()).unwrap().next().unwrap().unwrap().path()).unwrap();
+    let file = files(directory.files()).remove(0);
+    let bytes = fs::read(crate::common::ring(&file)).unwrap();
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
     let words = |at: usize, count: usize| (0..count).map(|n| word(at + 8 * n)).collect::<Vec<_>>();
 
     let this = Process::find(std::process::id()).unwrap();
     assert_eq!(bytes[..8], *b"PCPTRACE");
-    assert_eq!(words(8, 3), [1, this.pid.into(), this.start]);
-    // A ring, then tags, then sums. There are three tags.
-    let (ring, tags, sums, end) = (4096, 4096 + 8192, 4096 + 8192 + 16384, 4096 + 8192 + 16384 + 8192);
-    assert_eq!(words(32, 4), [end, 3, 0, 0]);
+    assert_eq!(words(8, 3), [2, this.pid.into(), this.start]);
+    let (ring, end) = (4096, 4096 + 8192);
+    assert_eq!(words(32, 4), [end, 0, 0, 0]);
     assert_eq!((bytes.len() as u64, words(ring, 5)), (end, vec![2, 8192, 0, 0, 7]));
-    assert_eq!(words(tags, 5), [1, 16384, 0, 0, 0]);
-    assert_eq!(words(sums, 5), [3, 8192, 0, 0, 0]);
 
-    let entry = |n: usize| &bytes[tags + 64 + 256 * n..][..7];
-    assert_eq!([entry(0), entry(1), entry(2)], [b"\x03\x04size\0", b"\x01\x04work\0", b"\x02\x04size\0"]);
-    let sum = |n: usize| words(sums + 64 + 128 * n, 12);
+    let tags = BTreeMap::from([(0, "size".to_owned()), (1, "work".to_owned()), (2, "size".to_owned())]);
+    assert_eq!(crate::common::tags(&file), tags);
+    let sums = crate::common::sums(&file);
+    let sum = |kind, word| sums.iter().find(|sum| (sum.0, sum.2) == (kind, word)).map(|sum| sum.3);
     let recent = before..=now();
-    assert_eq!(sum(0)[..3], [1, 0, 2.5_f64.to_bits()]);
-    assert!(recent.contains(&sum(0)[3]), "{:?}", sum(0));
-    assert_eq!(sum(1)[..4], [1, 250_000_000, 0, 0]);
-    let of_epoch = |epoch: u64| 4 + 2 * (epoch % 4) as usize;
+    assert_eq!([Word::Count, Word::Last].map(|word| sum(Kind::Observe, word)), [Some(1), Some(2.5_f64.to_bits())]);
+    assert!(sum(Kind::Observe, Word::When).is_some_and(|when| recent.contains(&when)));
+    assert_eq!([Word::Count, Word::Total].map(|word| sum(Kind::Transact, word)), [Some(1), Some(250_000_000)]);
     let (cell, record) = (|n: usize| ring + 64 + 64 * n, |number: u64, part: u64| number << 8 | part);
     let epoch = word(cell(1) + 8) >> 30;
-    let quarter = epoch << 32 | u64::from(0.25_f32.to_bits());
-    assert_eq!(sum(1)[of_epoch(epoch)..][..2], [quarter, quarter]);
-    assert_eq!(sum(2), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let of_epoch = (epoch % 4) as usize;
+    let quarter = 0.25_f32.to_bits();
+    assert_eq!(sum(Kind::Transact, Word::Shortest(of_epoch)), Some(epoch << 32 | u64::from(!quarter)));
+    assert_eq!(sum(Kind::Transact, Word::Longest(of_epoch)), Some(epoch << 32 | u64::from(quarter)));
+    assert_eq!((sum(Kind::Point, Word::Count), sum(Kind::Point, Word::Total)), (Some(1), None));
 
     assert!((0..6).all(|n| recent.contains(&word(cell(n) + 8))));
     let head = |tag: u64, flags: u64, cells: u64, fields: u64| tag | flags << 32 | cells << 40 | fields << 48;
@@ -63,6 +68,6 @@ fn every_word_is_where_it_is_said_to_be() {
 
     drop(transaction);
     drop(trace);
-    let bytes = fs::read(fs::read_dir(directory.files()).unwrap().next().unwrap().unwrap().path()).unwrap();
+    let bytes = fs::read(crate::common::ring(&file)).unwrap();
     assert_eq!((bytes[48], bytes[ring + 32]), (1, 8));
 }

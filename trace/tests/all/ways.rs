@@ -1,25 +1,14 @@
 //! Changing from TCP to shared memory: an agent that starts after the first trace event.
 
-use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pcp_trace::shared_memory::{Directory, Reader};
+use pcp_trace::shared_memory::Directory;
 use pcp_trace::{Options, State, Tag, Trace};
 
-use crate::common::serve;
-
-/// Returns the number of trace events in the only file.
-fn counted(directory: &Path) -> u64 {
-    let files: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let [file] = &files[..] else { panic!("{files:?}") };
-    let mut count = 0;
-    Reader::open(file).unwrap().changes(|_, _, change| count += change.count).unwrap();
-    count
-}
+use crate::common::{counted, files, serve};
 
 /// Traces in two threads until `enough` returns true. Returns the number of trace events.
 fn mark(trace: &Trace, enough: impl Fn() -> bool) -> u64 {
@@ -80,8 +69,7 @@ fn a_connection_is_left_for_the_light_way_and_each_mark_counts_once() {
         let trace = Trace::new(Options::default().port(port).directory(path.clone()).state(state).reconnect(reconnect));
         let before = mark(&trace, || trace.status().sent > 1000);
         let directory = Directory::open(path, dir.path()).unwrap();
-        let files = || fs::read_dir(directory.files()).unwrap().count();
-        let later = mark(&trace, || files() > 0);
+        let later = mark(&trace, || !files(directory.files()).is_empty());
         let more = mark(&trace, || counted(directory.files()) > 1000);
         let status = trace.status();
         assert_eq!((status.sent, status.missed), (before + later + more, 0));

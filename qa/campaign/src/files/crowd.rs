@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use trace::shared_memory::format::ring_name;
 
 use super::Format;
 use super::pools::Style;
@@ -51,7 +52,7 @@ impl Crowd {
             let len = format.make(rng, user, &mut self.bytes);
             // Each user has its own names, because it cannot replace another user's files.
             let n = rng.below(FILES) * USERS + user;
-            self.put(rng, &self.dir.join(name(n)), len);
+            self.put(rng, &self.dir.join(name(n)), len, format.sums());
         }
         if rng.one_in(8) {
             self.odd(rng, user);
@@ -60,13 +61,31 @@ impl Crowd {
     }
 
     /// Writes a file of length `len`. Ignores errors, which only harm the stranger.
-    fn put(&self, rng: &mut Rng, path: &Path, len: u64) {
+    fn put(&self, rng: &mut Rng, path: &Path, len: u64, sums: Option<&[u8]>) {
+        let Some(sums) = sums else { return self.put_file(rng, path, len, &self.bytes) };
+        let records = path.with_file_name(ring_name(path.file_name().unwrap_or_default()));
+        self.put_file(rng, &records, len, &self.bytes);
+        let mut sums = sums.to_vec();
+        for _ in 0..if rng.one_in(3) { rng.below(16) } else { 0 } {
+            // The records are in the first and the last pages. Holes are between them.
+            let at = if rng.one_in(2) { rng.below(4096) } else { sums.len().saturating_sub(1 + rng.below(8192)) };
+            sums.get_mut(at).into_iter().for_each(|byte| *byte = rng.word() as u8);
+        }
+        self.put_file(rng, path, sums.len() as u64, &sums);
+    }
+
+    fn put_file(&self, rng: &mut Rng, path: &Path, len: u64, bytes: &[u8]) {
         let hidden = path.with_file_name(format!(".{}", rng.below(16)));
         let direct = !self.renames && rng.one_in(3);
         let to = if direct { path } else { &hidden };
-        let written = File::create(to).and_then(|mut file| {
-            file.write_all(&self.bytes)?;
-            if len != self.bytes.len() as u64 { file.set_len(len) } else { Ok(()) }
+        let written = File::create(to).and_then(|file| {
+            // Pages of zeros are holes.
+            for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
+                if page.iter().any(|byte| *byte != 0) {
+                    file.write_all_at(page, at)?;
+                }
+            }
+            file.set_len(len)
         });
         if !direct && written.is_ok() && fs::rename(&hidden, path).is_err() {
             let _ = fs::remove_file(&hidden);
@@ -126,6 +145,12 @@ impl Flicker {
                 let user = rng.below(USERS);
                 let _as = As::user(user);
                 let file = |rng: &mut Rng| dir.join(name(rng.below(FILES) * USERS + user));
+                let of_records = renames && rng.one_in(2);
+                let file = |rng: &mut Rng| {
+                    let file = file(rng);
+                    let records = file.with_file_name(ring_name(file.file_name().unwrap_or_default()));
+                    if of_records { records } else { file }
+                };
                 let (one, other) = (file(&mut rng), file(&mut rng));
                 // The change may fail, because the file may not exist.
                 let _ = match style {

@@ -1,11 +1,11 @@
-//! Damaged files of processes that trace through shared memory (`trace::shared_memory`).
+//! Damaged event records of processes that trace through shared memory (`trace::shared_memory`).
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use trace::shared_memory::{Directory, Process};
+use trace::shared_memory::{Directory, Process, format::ring_name};
 use trace::{Fields, Options, Tag, Trace, Transport};
 
 use super::{Format, damaged};
@@ -19,6 +19,7 @@ use crate::users::{FIRST, USERS};
 #[derive(Debug)]
 pub(crate) struct Marks {
     good: Vec<u8>,
+    sums: Vec<u8>,
     /// A process of each stranger, identified in the header of its files by process identifier and start time.
     processes: Vec<(Guarded, [u64; 2])>,
     made: usize,
@@ -55,11 +56,14 @@ impl Marks {
             trace.observe(tag, 0.5);
             trace.counter(tag, 5.0);
         }
-        let file = fs::read_dir(agent.files())?.next().ok_or("no file of marks")??;
-        let good = fs::read(file.path())?;
+        let names = fs::read_dir(agent.files())?.map(|entry| Ok(entry?.file_name()));
+        let names: Vec<_> = names.collect::<std::io::Result<_>>()?;
+        let name = names.iter().find(|name| names.contains(&ring_name(name))).ok_or("no file of marks")?;
+        let good = fs::read(agent.files().join(ring_name(name)))?;
+        let sums = fs::read(agent.files().join(name))?;
         drop((trace, agent));
         let processes = (0..USERS).map(sleeper).collect::<Outcome<_>>()?;
-        Ok(Marks { good, processes, made: 0 })
+        Ok(Marks { good, sums, processes, made: 0 })
     }
 }
 
@@ -117,6 +121,10 @@ impl Format for Marks {
         }
         damaged(rng, out, damage)
     }
+
+    fn sums(&self) -> Option<&[u8]> {
+        Some(&self.sums)
+    }
 }
 
 fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
@@ -133,8 +141,7 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
             set(file, at, value);
         }
         4..=6 => {
-            // An entry of tags or sums, or a cell of a ring: huge counts, times in the future, values that are not
-            // numbers.
+            // A cell of a ring: tags that do not exist, times in the future, values that are not numbers.
             let at = block(rng, file) + 8 + rng.below(200);
             let value = match rng.below(4) {
                 0 => f64::NAN.to_bits(),
@@ -153,7 +160,7 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
             }
         }
         9 => {
-            // Repeats blocks: more tags, lanes and sums than a process needs.
+            // Repeats blocks: more lanes than a process needs.
             let from = block(rng, file) * 8;
             let piece = file.get(from..).unwrap_or_default().to_vec();
             for _ in 0..rng.below(6) {
@@ -163,7 +170,7 @@ fn damage(rng: &mut Rng, file: &mut Vec<u8>, len: &mut Option<u64>) {
             set(file, END, end);
         }
         10 => {
-            // Control characters in the name of a tag.
+            // Control characters in fields.
             let at = block(rng, file) * 8 + 64 + 256 * rng.below(8) + 2;
             if let Some(place) = file.get_mut(at..at + 9) {
                 place.copy_from_slice(b"\x1b[2J\nx\0\xff ");

@@ -31,6 +31,11 @@ pub(crate) trait Format {
     /// Replaces `out` by the content of a file, which is damaged in most cases. `user` is the owner, from 0. Returns
     /// the length of the file; if that exceeds the content, the file ends with a hole.
     fn make(&mut self, rng: &mut Rng, user: usize, out: &mut Vec<u8>) -> u64;
+
+    /// Returns the content of the valid file with sums for which `make` makes event records.
+    fn sums(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// Damages a file up to four times, and returns its length. `damage` may set the length of a file that ends with a

@@ -120,7 +120,7 @@ fn a_killed_process_leaves_nothing_behind() {
     let mut marker = Marker::start(&served.directory(), "killed");
     marker.begin(50);
     marker.wait();
-    assert_eq!(served.files(), 1);
+    assert_eq!(served.files(), 2);
     drop(marker);
     wait_for("the file's end", || served.files() == 0);
     assert_eq!(served.points("killed"), 100);

@@ -1,17 +1,21 @@
 //! An agent, and other processes that trace to it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use nix::unistd::{User, geteuid};
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{Uid, User, chown, geteuid};
 use pcp_collector::{Collector, Launch, Process};
 use pcp_pdu::event::{EventFlags, Layout, records};
 use pcp_pdu::handshake::Attribute;
 use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
 pub(crate) use testkit::{free_port, wait_for};
+use trace::shared_memory::format::ring_name;
 use trace::{Options, Tag, Trace, Transport};
 
 /// The agent, over a pipe to this test instead of pmcd.
@@ -66,8 +70,18 @@ impl Served {
         fs::read_to_string(self.directory().join("agent")).unwrap().into()
     }
 
+    /// Returns the number of names in the directory of files: each process has two files.
     pub(crate) fn files(&self) -> usize {
         fs::read_dir(self.place()).unwrap().count()
+    }
+
+    /// Returns the path of a file with sums, and the contents of both files of the process.
+    pub(crate) fn file(&self) -> (PathBuf, [Vec<u8>; 2]) {
+        let names = fs::read_dir(self.place()).unwrap().map(|entry| entry.unwrap().path());
+        let mut files = names.filter(|path| !path.file_name().unwrap().as_bytes().starts_with(b"."));
+        let file = files.next().unwrap();
+        let bytes = [&file, &ring(&file)].map(|path| fs::read(path).unwrap());
+        (file, bytes)
     }
 
     /// Returns the value of a metric for a tag.
@@ -111,6 +125,46 @@ impl Served {
         }
         (seen, missed)
     }
+}
+
+/// Returns the path of the event records beside a file with sums.
+pub(crate) fn ring(file: &Path) -> PathBuf {
+    file.with_file_name(ring_name(file.file_name().unwrap()))
+}
+
+/// Writes a file with holes for pages of zeros, as processes have them.
+fn write_sparse(path: &Path, bytes: &[u8]) {
+    let file = File::create(path).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
+        if page.iter().any(|byte| *byte != 0) {
+            file.write_all_at(page, at).unwrap();
+        }
+    }
+}
+
+/// Creates the files of a process, of sums and of event records, and locks them until the returned handle is dropped.
+pub(crate) fn put(place: &Path, name: &str, [sums, records]: &[Vec<u8>; 2], uid: Option<u32>) -> Flock<File> {
+    let (hidden, uid) = (place.join(format!(".{name}")), uid.map(Uid::from_raw));
+    let records_at = ring(&place.join(name));
+    write_sparse(&records_at, records);
+    write_sparse(&hidden, sums);
+    [&hidden, &records_at].iter().for_each(|path| chown(*path, uid, None).unwrap());
+    let file = File::options().read(true).write(true).open(&records_at).unwrap();
+    let file = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    fs::rename(hidden, place.join(name)).unwrap();
+    file
+}
+
+/// Words of the header of event records: the process, and the end of the blocks.
+pub(crate) const PID: usize = 2;
+pub(crate) const END: usize = 4;
+
+/// Replaces a word of the event records.
+pub(crate) fn with_word([sums, records]: &[Vec<u8>; 2], at: usize, word: u64) -> [Vec<u8>; 2] {
+    let mut records = records.clone();
+    records[8 * at..][..8].copy_from_slice(&word.to_ne_bytes());
+    [sums.clone(), records]
 }
 
 #[derive(Debug)]
