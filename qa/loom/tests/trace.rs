@@ -1,5 +1,5 @@
 //! Rings of the shared-memory transport in every order of accesses. See `src/lib.rs`.
-#![cfg(mmv_loom)]
+#![cfg(trace_loom)]
 
 #[test]
 fn whatever_the_order_records_are_whole_or_missed() {

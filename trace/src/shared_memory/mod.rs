@@ -35,5 +35,5 @@ pub use process::{Process, now};
 pub use reader::{Claim, ReadError, Reader};
 pub(crate) use ring::Mark;
 pub use ring::Record;
-#[cfg(mmv_loom)]
+#[cfg(trace_loom)]
 pub use ring::tried;

@@ -1,7 +1,7 @@
 //! Rings of records, with one writer and any number of readers. The order of memory accesses is part of the
 //! [format](super::format).
 
-#[cfg(mmv_loom)]
+#[cfg(trace_loom)]
 #[allow(clippy::unwrap_used)]
 pub mod tried;
 
