@@ -1,17 +1,10 @@
 //! The agents' log lines about files that contradict each other.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
-#[path = "../../../mmv/reader/tests/common/raw.rs"]
-mod raw;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
-use scene::Scene;
+use crate::raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
+use crate::scene::Scene;
 use testkit::built;
 
 /// A file of cluster 7. It has a metric with a value for one of two instances, singular metrics with and without a

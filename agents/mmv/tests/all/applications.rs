@@ -1,14 +1,10 @@
 //! Applications in C and in Rust, compared under PCP's agent and this one.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use scene::{Application, Scene, assert_same};
+use crate::scene::{Application, Scene, assert_same};
 use testkit::Pmcd;
 
 /// Runs a program that shows the use of the crate `mmv`.

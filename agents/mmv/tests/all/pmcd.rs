@@ -1,16 +1,12 @@
 //! The agent in a real pmcd, compared with PCP's on the same files.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::scene::{Scene, assert_same};
 use mmv::{Counter, Family, Gauge, Registry, Text};
-use scene::{Scene, assert_same};
 use testkit::{Pcp, Pmcd, Version};
 
 /// Writes a file of a version with the C library.

@@ -1,9 +1,4 @@
 //! Tests of the agent within this process, with the requests of pmcd; they need no PCP.
-#![allow(clippy::unwrap_used)]
-
-#[path = "../../../mmv/reader/tests/common/raw.rs"]
-mod raw;
-
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,6 +12,8 @@ use pmda::Engine;
 use pmda::pmapi::Config;
 use pmda_mmv::{Mmv, PmProxy};
 use tempfile::TempDir;
+
+use crate::raw;
 
 type Asked<A> = Collector<Local<A>>;
 
