@@ -28,9 +28,8 @@
 //!
 //! There are three transports:
 //!
-//! * **shared memory** (module [`shared_memory`]): a call writes into a mapped file, and the agent on the same host
-//!   reads
-//!   it. A call takes some 40 ns, without a system call or a lock. Event records have [`Fields`] and parents with this
+//! * **shared memory** (module [`shared_memory`]): a call writes into a mapped file, without a system call or a lock, and
+//!   the agent on the same host reads it. Event records have [`Fields`] and parents with this
 //!   transport only. It is the default if the agent on this host supports it, now or later: [`Options::transport`];
 //! * **synchronous TCP**: a call returns when the agent has counted the trace event. The very first call waits for the
 //!   connection, up to [`Options::connect_timeout`]. A call that the agent does not answer takes

@@ -1,5 +1,6 @@
 //! The tests of pcp-agents, but for those that need a process of their own.
 
+mod benchmarks;
 mod common;
 mod dependencies;
 mod findings;
