@@ -41,6 +41,9 @@ pub enum Error {
         /// Name or number of the item.
         name: String,
     },
+    /// The program has another global recorder of the `metrics` facade.
+    #[error("the program has a recorder of the metrics facade already")]
+    OtherRecorder,
     /// A number is out of range.
     #[error("{what} {number} is not in {min} to {max}")]
     Range {

@@ -115,7 +115,7 @@ pub(crate) fn become_user(name: Option<&str>, config: &Config) -> Start<()> {
     };
     match switched {
         Err(e @ UserError::Unknown(_)) if name.is_none() && !Config::path().exists() => {
-            warn!("running as root: {e}");
+            warn!("{e}: the agent goes on as root");
             Ok(())
         }
         other => Ok(other?),

@@ -232,7 +232,12 @@ const SOCKET: &str = "socket";
 fn give_by(inner: &Dir, owner: Option<UserIds>) -> io::Result<UnixListener> {
     let stat = fstat(inner)?;
     if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "its directory is open to other users"));
+        let mode = stat.st_mode & 0o7777;
+        let reason = format!(
+            "the temporary directory of the socket has mode {mode:o} and owner {}: it must be 700 and this user's",
+            stat.st_uid
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     // Only the descriptor reliably identifies this directory. Also, the name of a socket has at most 107 bytes.
     let path = format!("/proc/self/fd/{}/{SOCKET}", inner.as_fd().as_raw_fd());

@@ -142,7 +142,7 @@ fn other_metrics_have_their_values() {
         "bad.misfit (400.0.4): a value of type STRING does not convert to the declared type U64: ",
         "bad.sign (400.0.5): a value of type I32 (-1) for instance 1 does not convert to the declared type U32: ",
         "bad.wide (400.0.6): a value of type U64 (5000000000) does not convert to the declared type U32: ",
-        "bad.twice (400.0.7): several values",
+        "bad.twice (400.0.7): the value was put twice; the metric has no values",
         "pmdaFetch: Fetch callback error from metric PMID 400.0.8[-1]: Input/output error (bad.broken)",
     ];
     assert_eq!(lines.len(), expected.len(), "{lines:#?}");

@@ -360,6 +360,7 @@ impl Derived {
         self.show.clear();
         let mut old = std::mem::take(&mut self.groups);
         for group in groups {
+            let name = group.name.clone();
             let same = old.iter().position(|old| old.is(&group));
             let started = match (self.control.number(&group.name), same) {
                 (Ok(inst), Some(at)) => Ok(old.swap_remove(at).with(group, inst)),
@@ -370,7 +371,7 @@ impl Derived {
             };
             match started {
                 Ok(group) => self.groups.push(group),
-                Err(e) => error!("a group is not started: {e}"),
+                Err(e) => error!("group {name} is not started, its metrics have no values: {e}"),
             }
         }
         for group in &mut refused {

@@ -64,7 +64,7 @@ use state::{Handles, Instance, Known, MAX_KEY, State, Target};
 pub struct Recorder {
     registry: Registry,
     limits: Limits,
-    /// Locked while a key is registered. That waits for at most a second while a thread writes the registry's file.
+    /// Locked while a key is registered, which waits at most a second for a thread that writes the registry's file.
     state: Arc<Lock<State>>,
     /// Locked for a look-up, also by the thread that has locked `state`.
     known: Arc<Lock<Known>>,
@@ -141,12 +141,11 @@ impl Recorder {
     /// the first five seconds.
     ///
     /// # Errors
-    /// [`Error::InUse`] if the program has a global recorder already.
+    /// [`Error::OtherRecorder`] if the program has a global recorder already.
     pub fn install(self) -> Result<Exported, Error> {
         let exported = Exported(self.registry.clone());
         let (state, known) = (Arc::clone(&self.state), Arc::clone(&self.known));
-        set_global_recorder(self)
-            .map_err(|_| Error::InUse { what: "the recorder of the", name: "metrics facade".to_owned() })?;
+        set_global_recorder(self).map_err(|_| Error::OtherRecorder)?;
         exported.0.start();
         let name = exported.0.inner().name().to_owned();
         // Without the thread, only the hint is missing.

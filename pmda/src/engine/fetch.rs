@@ -134,9 +134,9 @@ impl<A: Agent> Fetching<'_, A> {
             _ => {}
         }
         let Some(inst) = self.out.repeated() else { return Ok(()) };
-        let of = inst.map(|inst| format!(" instance {inst} has")).unwrap_or_default();
+        let what = inst.map_or("the value".to_owned(), |inst| format!("instance {inst}"));
         let metric = Catalogs { agent: self.agent, schema: self.schema }.named(desc.pmid);
-        error!(source = %self.client.source(), "{metric}:{of} several values");
+        error!(source = %self.client.source(), "{metric}: {what} was put twice; the metric has no values");
         Err(Error::INST)
     }
 

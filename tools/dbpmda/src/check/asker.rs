@@ -84,7 +84,7 @@ impl<C: Channel> Asker<C> {
                 }
             }
         }
-        self.note(Rule::Slow, subject, format!("{REPEATS} times not ready"));
+        self.note(Rule::Slow, subject, format!("the agent answered \"not ready\" {REPEATS} times in a row"));
         None
     }
 
