@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
     asked: bool,
-    /// Time at which the rest for all loads so far will be over.
+    /// Time until which the agent pauses between loads, by the time that all loads so far have taken.
     busy: Option<Instant>,
 }
 

@@ -36,9 +36,9 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     No,
-    /// Their times have not changed, but those do not show each change.
+    /// The times of the directories have not changed, but a change within the same tick of the clock would not show.
     Unseen,
-    /// Their times have changed.
+    /// The time of a directory has changed.
     Seen,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Document {
 /// The reason why a document cannot grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Full {
-    /// It would be longer than this number of bytes.
+    /// The document would be longer than this number of bytes.
     Length(u64),
     /// All long documents would need more than this number of bytes.
     Memory(usize),

@@ -94,7 +94,7 @@ struct Connection {
     proxy: Proxy,
 }
 
-/// What a reading of a source may use.
+/// Limits of one reading of a source, and the permits that it needs.
 pub(crate) struct Means<'a> {
     pub(crate) permits: &'a Permits,
     pub(crate) slow: &'a mut Slow,

@@ -106,9 +106,9 @@ struct Outcome {
     refused: Refused,
 }
 
-/// No sample has had the value yet.
+/// Series of a value that no sample has had yet.
 const NONE: u64 = 0;
-/// Samples of several series have had the value.
+/// Series of a value that samples of several series have had.
 const SEVERAL: u64 = 1;
 
 /// Longest reason for which a line is refused, in bytes.

@@ -17,7 +17,7 @@ pub(crate) fn config(_: &Access) -> Result<Config, String> {
     Err("this program has no HTTPS".to_owned())
 }
 
-/// Is never called.
+/// Stands for the function of builds with HTTPS. [`config`] fails, so no caller gets here.
 ///
 /// # Errors
 /// None.

@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// most. New instances beyond that are left out [default: a quarter of what the process may use, at most 1024]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: Option<u32>,
-    /// Largest number of scripts, and of files, that begin to be read at a time
+    /// Largest number of scripts that start at a time, and of files that are read at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(2..=1000))]
     threads: u16,
     /// Accept files and directories of any owner, and those that others may write to

@@ -112,7 +112,7 @@ pub(crate) fn plus(time: Stamp, by: Duration) -> Stamp {
     Stamp { seconds: time.seconds.saturating_add(seconds), nanoseconds: nanoseconds % 1_000_000_000 }
 }
 
-/// Returns the time from one stamp to a later one; 0 to an earlier one.
+/// Returns the time from `from` to `to`, or zero if `to` is earlier.
 fn between(from: Stamp, to: Stamp) -> Duration {
     const SECOND: i128 = 1_000_000_000;
     let nanoseconds = |time: Stamp| i128::from(time.seconds) * SECOND + i128::from(time.nanoseconds);

@@ -13,7 +13,7 @@ const INTERVAL: Item = Item::new(0, 12);
 const BUCKETS: Item = Item::new(0, 13);
 const PORT: Item = Item::new(0, 14);
 
-/// Metric of each tag of a kind.
+/// Metric whose instances are the tags of a kind of trace event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Field {
     Count,

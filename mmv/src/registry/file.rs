@@ -71,7 +71,7 @@ pub(super) struct Places {
     of: Vec<Place>,
     /// Places that domains have left.
     left: Vec<(usize, Place)>,
-    /// Number of records of all places.
+    /// Number of records in use and left, together.
     len: usize,
 }
 

@@ -32,7 +32,8 @@ pub(crate) struct Inner {
     pub(super) distributions: Arc<Distributions>,
     /// Whether the flush thread could not be started.
     pub(super) lacks_thread: AtomicBool,
-    /// Whether the export was to end while a thread wrote the file. That thread, or the flush thread, ends it later.
+    /// Whether a call has asked for the end of the export while a thread wrote the file. That thread, or the flush thread,
+    /// then ends it.
     pub(super) ends: AtomicBool,
     /// Held while the file of a lazy registry is written, and acquired before the state. Without it, a registration waits
     /// for no disk.
@@ -57,11 +58,11 @@ pub(crate) struct State {
     pub batches: usize,
     /// Whether the file lacks a registration.
     pub stale: bool,
-    /// Whether the log already says that the file cannot be written.
+    /// Whether the log has reported that the file cannot be written.
     pub warned: bool,
     /// Whether the log already says that values cannot be written.
     pub warned_of_copy: bool,
-    /// Running process that has replaced the file of this one, as the log already says.
+    /// Running process whose file has replaced this one's, once the log has reported it.
     pub hidden_by: Option<i32>,
     /// Whether the log already says that there is no thread.
     pub warned_of_thread: bool,
@@ -138,8 +139,8 @@ impl Inner {
         self.disk.lock_within(longest)
     }
 
-    /// Changes the model, allocates new values, calls `then`, and updates the file. `needs` returns what the change adds at
-    /// most: without room for that, nothing changes.
+    /// Changes the model, allocates new values, calls `then`, and updates the file. `needs` returns the
+    /// most that the change can add. If the file has no room for it, nothing changes.
     pub(crate) fn change<T, U>(
         self: &Arc<Self>,
         needs: impl FnOnce(&Model) -> Counts,
@@ -213,7 +214,7 @@ impl Inner {
     /// Creates the handle of a value.
     pub(crate) fn handle<H: Handle>(&self, state: &mut State, value: usize) -> Result<H, Error> {
         if H::UNIQUE && !state.taken.insert(value) {
-            return Err(Error::InUse { what: "the only writer of value", name: value.to_string() });
+            return Err(Error::InUse { what: "the single-writer handle of value", name: value.to_string() });
         }
         let Some(home) = &state.home else { return Err(no_memory(io::ErrorKind::OutOfMemory.into())) };
         let text = state.texts.binary_search(&value).unwrap_or_default();

@@ -186,7 +186,7 @@ pub enum ControlError {
         /// Name of the control, as written.
         name: String,
     },
-    /// No control has this name.
+    /// Name that no control has.
     #[error("unknown derived metric control ({0})")]
     Unknown(String),
     /// The control does not accept the value.

@@ -105,7 +105,7 @@ impl Entries {
 }
 
 impl Span {
-    /// The caller has checked [`Entries::is_full`], so that both numbers fit.
+    /// Creates a range. The caller has checked [`Entries::is_full`], so both numbers fit into 32 bits.
     fn new(start: usize, len: usize) -> Span {
         Span { start: start as u32, len: len as u32 }
     }

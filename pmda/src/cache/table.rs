@@ -50,7 +50,7 @@ pub(super) struct Numbered<T> {
 #[derive(Debug)]
 pub(super) enum State<T> {
     Active(T),
-    /// Has no value while the instance comes from a file.
+    /// Inactive. An instance that was loaded from a file has no value yet.
     Hidden(Option<T>),
     /// Removed; the entry awaits compaction.
     Culled,

@@ -16,13 +16,13 @@ pub(crate) struct Choices {
     /// Name of the agent in PCP.
     pub(crate) name: Option<String>,
     pub(crate) transport: Option<Transport>,
-    /// As the last Install, and at first over a pipe.
+    /// Whether the transport of the last Install is kept. The first one uses a pipe.
     pub(crate) keep: bool,
     /// Name and version of the agent in a package of several agents, whose installed directories have no configuration.
     pub(crate) package: Option<String>,
     pub(crate) domain: Option<u16>,
     pub(crate) replace: bool,
-    /// Only the names change.
+    /// Whether only the name space is changed.
     pub(crate) names_only: bool,
     pub(crate) namespace: Option<PathBuf>,
     pub(crate) echo: bool,

@@ -77,12 +77,12 @@ fn drop_name(site: &Site, namespace: &Path, name: &str) -> Outcome<()> {
     Err(Stop::silent())
 }
 
-/// Which names of the agent.
+/// Selection among the names of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
-    /// Those that are not below its own.
+    /// Names of the agent that are not below its own name.
     Elsewhere,
-    /// Also its own, if it has any.
+    /// All names of the agent, also those below its own name.
     All,
 }
 

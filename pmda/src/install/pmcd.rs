@@ -129,13 +129,14 @@ fn notify(site: &Site, had: u64, every: Duration) -> bool {
     false
 }
 
-/// What to do if pmcd does not run, and with one that cannot start the agent.
+/// When an installation starts or restarts pmcd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Start {
     /// pmcd starts the agent when it is started itself.
     Never,
+    /// pmcd is started if it does not run.
     IfStopped,
-    /// pmcd must be restarted, too.
+    /// pmcd is started, or restarted if it runs.
     Again,
 }
 

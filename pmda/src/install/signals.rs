@@ -13,11 +13,11 @@ use super::text;
 
 /// What a signal does now.
 pub(crate) enum Stage {
-    /// It ends the program at once, which says what is the state.
+    /// A signal ends the program at once, with this message about the state.
     Ends(String),
-    /// It ends the program after the current step, and the change is undone.
+    /// A signal ends the program after the current step, and the change is undone.
     Undoes,
-    /// What has begun goes on to the end.
+    /// A signal is ignored, because the step must be completed.
     Ignored,
 }
 

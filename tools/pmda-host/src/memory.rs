@@ -72,7 +72,8 @@ struct Words {
     header: [AtomicU8; HEADER],
 }
 
-/// Byte of a header that has not arrived. A header that has this byte itself counts as incomplete.
+/// Value of the bytes of a header that have not been read yet. A header that contains this value counts as
+/// incomplete.
 pub(crate) const UNREAD: u8 = u8::MAX;
 
 const _: () = assert!(size_of::<Words>() <= PROFILE);

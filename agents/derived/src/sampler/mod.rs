@@ -100,7 +100,7 @@ enum State {
     /// The next sample connects if necessary, and binds the definitions.
     Unbound,
     Bound(Box<Binding>),
-    /// As in `Unbound`, but a pause has to end first.
+    /// After a failure: the definitions are bound again when the pause is over.
     Failed,
 }
 

@@ -36,9 +36,8 @@ impl<T> Lock<T> {
         Lock { holder: AtomicUsize::new(0), data: UnsafeCell::new(data) }
     }
 
-    /// Waits until the lock is free, and takes it. Returns `None` in a signal handler if the thread that it has
-    /// interrupted has the lock: that thread cannot continue meanwhile. And in a [torn](is_torn) process, if another
-    /// thread had the lock at the fork.
+    /// Waits until the lock is free, and takes it. Returns `None` if the lock can never become free: in a signal handler
+    /// that has interrupted the holder, and in a [torn](is_torn) process if another thread held the lock at the fork.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Option<Guard<'_, T>> {
         self.acquire(u32::MAX).then(|| Guard(self))

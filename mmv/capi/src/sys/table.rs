@@ -64,7 +64,7 @@ impl<T: 'static> Node<T> {
     }
 }
 
-/// A removed object.
+/// An object that was removed from a table, and is freed once no reader can have it.
 struct Removed<T>(NonNull<T>);
 
 // SAFETY: threads may share the object, which is freed once.

@@ -188,8 +188,8 @@ impl Collection {
         self.refresh_all(&mut std::iter::empty())
     }
 
-    /// Detects changes as [`refresh`](Collection::refresh) does. Of the files that do not stay open, only those that
-    /// contribute to these metrics are checked, if a thread checks the others.
+    /// Detects changes as [`refresh`](Collection::refresh) does, with a check of the files that have these metrics. If a
+    /// thread watches the directory, closed files without these metrics are left to it.
     pub fn refresh_all(&mut self, items: &mut dyn Iterator<Item = Item>) -> bool {
         self.begin();
         let checks_closed = matches!(self.scans, Scans::Own { .. });

@@ -72,9 +72,9 @@ enum State {
     Waiting {
         is_in_flux: bool,
     },
-    /// Nothing of the file can be shown.
+    /// The file is not a valid mmv(5) file.
     Bad,
-    /// The file, which costs as much, exceeds a limit.
+    /// The file exceeds a limit with this cost.
     Refused(Cost),
 }
 
@@ -83,7 +83,7 @@ impl State {
         if let State::Exported(source) = self { Some(source) } else { None }
     }
 
-    /// Returns what the user is charged for the contents.
+    /// Returns the memory and the values that count in the limits of the file's user; none unless it is exported.
     fn cost(&self) -> Cost {
         self.exported().map(|source| source.cost).unwrap_or_default()
     }
@@ -97,7 +97,7 @@ pub(super) struct Seen {
     pub is_waiting: bool,
     /// Whether a file is being written.
     pub is_in_flux: bool,
-    /// Numbers of files that each limit has left out.
+    /// Number of files that each [`Limit`](super::limits::Limit) has left out, in the order of its variants.
     pub refused: [u64; 3],
     /// Number of files so far of which nothing can be shown.
     pub bad: u64,
@@ -170,7 +170,7 @@ impl Scanner {
         (self.files, self.look) = (BTreeMap::new(), Look::default());
     }
 
-    /// Returns what is known about the directory.
+    /// Returns the result of the last scan, with files that have become stale since.
     pub(super) fn seen(&self) -> Seen {
         let is_waiting = |file: &Known| match &file.state {
             State::Waiting { .. } => true,

@@ -37,7 +37,7 @@ pub(super) struct Snapshot {
     pub labels: LabelTable,
 }
 
-/// A metric.
+/// A metric of the table, which several files may have.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub item: Item,

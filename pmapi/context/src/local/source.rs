@@ -172,7 +172,7 @@ impl Local {
         found.map(String::into_bytes)
     }
 
-    /// Returns the labels of a level.
+    /// Returns the label sets of a level for the object `ident`, a domain, metric or instance domain, by instance.
     pub(crate) fn labels(&mut self, level: LabelLevel, ident: u32) -> Result<Vec<(Option<Inst>, Result<LabelSet>)>> {
         let wrong = Error::NOLABELS;
         let (domain, target) = match level {

@@ -52,7 +52,7 @@ pub struct Report {
     pub metrics: usize,
     /// Number of values that these metrics had when they were first fetched.
     pub values: usize,
-    /// The metrics that had no value then, each with the reason. That breaks no rule.
+    /// Metrics without a value, each with the reason. Having no value breaks no rule.
     pub without: Vec<String>,
 }
 
