@@ -21,7 +21,7 @@ struct Octave {
 #[derive(Debug)]
 enum Counts {
     Parts(Parts),
-    /// The count of the whole octave, when the process has used up its memory for parts.
+    /// One count for the whole octave, because the memory of the process for finer counts is used up.
     All(u64),
 }
 

@@ -11,7 +11,7 @@ use super::outcome::{Outcome, Stop};
 use super::task::Task;
 use super::text;
 
-/// What a signal does now.
+/// Effect of a signal during the current step.
 pub(crate) enum Stage {
     /// A signal ends the program at once, with this message about the state.
     Ends(String),

@@ -36,7 +36,7 @@ pub(super) struct Scanner {
     clusters: Clusters,
     /// Whether the table has the files alone, without a name space.
     pub only_files: bool,
-    /// Number of files so far of which nothing can be shown.
+    /// Number of files so far that are not valid.
     bad: u64,
     /// Number of the present scan.
     scan: u64,
@@ -531,7 +531,7 @@ fn load(
     Source::load(prefix, directory, name, account, most, buffer)
 }
 
-/// Number of scans of which one checks the start times of processes.
+/// The start times of processes are checked once in this many scans.
 const STARTS: u64 = 16;
 
 /// Largest buffer for files' contents that stays allocated between scans, in bytes.
