@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use pcp_pdu::print::Print;
 use pmapi::{Error, Inst, Item};
@@ -20,7 +21,7 @@ use super::snapshot::{Clusters, Snapshot};
 use super::source::{Source, Values};
 use super::{Collection, MetricDesc};
 use crate::reader::Directory;
-use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, VALUES};
+use raw::{INDOMS, INSTANCES, METRICS, MetricV1, Raw, STRINGS, VALUES};
 
 const FILES: [&str; 5] = ["a", "a.b", "b", "control", "x"];
 const METRIC_NAMES: [&str; 7] = ["x", "x.y", "b.x", "a.b.c", "control.z", "control.files", "a"];
@@ -347,5 +348,47 @@ fn an_instance_domain_belongs_to_one_user() {
             let values = values(&mut collection, item).unwrap();
             assert_eq!(values.iter().any(|(_, value)| value.is_ok()), has_values, "{owners:?} {name} {values:?}");
         }
+    }
+}
+
+/// Only the application can correct such a value: it does not help to read the file again.
+#[test]
+fn a_text_beyond_the_end_is_an_error_and_no_reason_to_read_the_file_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut raw = Raw::new(480, 3);
+    raw.toc(0, METRICS, 1, 88).toc(1, VALUES, 1, 192).toc(2, STRINGS, 1, 224);
+    raw.metric(88, &MetricV1 { ty: 6, ..MetricV1::default() }).put(224, b"words");
+    for (extra, expected) in [
+        (224, Ok("\"words\"".to_owned())),
+        (225, Err(Error::GENERIC)),
+        (1 << 40, Err(Error::GENERIC)),
+        (u64::MAX, Err(Error::GENERIC)),
+    ] {
+        write(dir.path(), "a", &raw.value(192, 0, 224, 88, 0).0);
+        fs::File::open(dir.path()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        let mut collection = Collection::new("mmv", dir.path());
+        collection.refresh();
+        let item = collection.item("mmv.a.badmmv").unwrap();
+        fs::write(dir.path().join("a"), &raw.u64(200, extra).0).unwrap();
+        assert!(!collection.refresh_for(&mut [item].into_iter()));
+        assert_eq!(values(&mut collection, item), Ok(vec![(None, expected)]), "{extra}");
+        assert!(!collection.refresh_for(&mut [item].into_iter()), "{extra}");
+    }
+}
+
+#[test]
+fn a_file_that_gets_another_owner_is_charged_to_that_one() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a", &one(7, 1).bytes(1));
+    let mut collection = Collection::new("mmv", dir.path());
+    let owner = Arc::new(AtomicU32::new(1));
+    let now = Arc::clone(&owner);
+    collection.charge(move |_| now.load(Relaxed));
+    for uid in [1, 2] {
+        owner.store(uid, Relaxed);
+        collection.set_reload(1);
+        assert!(collection.refresh());
+        assert_eq!(collection.snapshot.sources[0].uid, Uid(uid));
+        assert_eq!(values(&mut collection, Item::new(7, 1)), Ok(vec![(None, Ok("10".to_owned()))]));
     }
 }
