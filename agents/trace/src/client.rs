@@ -29,17 +29,6 @@ pub(crate) struct Client {
     owes: bool,
 }
 
-/// The event for which the agent polls a client.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
-    /// Readable, and the client waits for acknowledgements: it is served promptly.
-    ForPrompt,
-    /// Readable, and the client is asynchronous: it is served later.
-    ForLater,
-    /// Writable: acknowledgements wait to be sent.
-    ToSend,
-}
-
 /// Why the agent closes a connection.
 #[derive(Debug)]
 pub(crate) enum Left {
@@ -84,12 +73,9 @@ impl Client {
         Client { stream, host, account, rest, unsent, asynchronous: false, due, fresh: true, owes: true }
     }
 
-    pub(crate) fn waits(&self) -> Waits {
-        match self {
-            Client { unsent, .. } if !unsent.is_empty() => Waits::ToSend,
-            Client { asynchronous: true, .. } => Waits::ForLater,
-            _ => Waits::ForPrompt,
-        }
+    /// Returns whether acknowledgements wait until the client has read earlier ones.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
     }
 
     /// Serves the client: sends waiting acknowledgements, or else reads PDUs and passes trace events to `add`.
@@ -99,7 +85,7 @@ impl Client {
         turn.acks.clear();
         let mut more = false;
         let mut counted = 0;
-        if self.waits() == Waits::ToSend {
+        if self.has_unsent() {
             let sent = write(&mut self.stream, &self.unsent)?;
             self.unsent.drain(..sent);
         } else {

@@ -65,9 +65,8 @@ pub struct Trace {
     events: Events,
 }
 
-/// Keys of the event sources that the agent waits for.
-const PROMPT: usize = 0;
-const LATER: usize = 1;
+/// Key of the event source that the agent waits for.
+const CLIENTS: usize = 0;
 
 impl Agent for Trace {
     const NAME: &'static str = "trace";
@@ -112,8 +111,7 @@ impl Agent for Trace {
     /// Counts all trace events up to the request before it is answered.
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         self.serve(|server, counts, now| {
-            server.serve_prompt(now, &mut |account, data| counts.add(account, data));
-            server.serve_later(now, &mut |account, data| counts.add(account, data));
+            server.serve(now, &mut |account, data| counts.add(account, data));
             // A shared object is called for requests only.
             server.serve_due(now, &mut |account, data| counts.add(account, data));
         });
@@ -162,10 +160,7 @@ impl Agent for Trace {
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
         let Some(server) = &self.server else { return };
-        set.readable(PROMPT, server.prompt());
-        if let Some(later) = server.later() {
-            set.readable(LATER, later);
-        }
+        set.readable(CLIENTS, server.poll());
         if let Some(due) = server.due() {
             set.at(due);
         }
@@ -176,10 +171,9 @@ impl Agent for Trace {
 
     fn wake(&mut self, wake: Wake) {
         match wake {
-            Wake::Readable(PROMPT) => self
-                .serve(|server, counts, now| server.serve_prompt(now, &mut |account, data| counts.add(account, data))),
-            Wake::Readable(LATER) => self
-                .serve(|server, counts, now| server.serve_later(now, &mut |account, data| counts.add(account, data))),
+            Wake::Readable(CLIENTS) => {
+                self.serve(|server, counts, now| server.serve(now, &mut |account, data| counts.add(account, data)));
+            }
             Wake::Time => {
                 self.serve(|server, counts, now| server.serve_due(now, &mut |account, data| counts.add(account, data)));
                 self.go_on();

@@ -16,7 +16,7 @@ use trace::protocol::{self, Data};
 use tracing::{debug, info, warn};
 
 use crate::access::Access;
-use crate::client::{Client, Left, Turn, Waits};
+use crate::client::{Client, Left, Turn};
 use crate::limits::{self, Account, Limits};
 
 /// Size of a client's receive buffer in the kernel, in bytes. It includes the overhead of small segments.
@@ -27,8 +27,6 @@ const BACKLOG: i32 = 4096;
 const CLIENTS: usize = 8;
 /// Longest time until pmcd is served, apart from the turns of the last clients.
 const TIME: Duration = Duration::from_millis(3);
-/// Pause between two rounds of asynchronous clients, so that many small PDUs are read together.
-const GATHER: Duration = Duration::from_millis(2);
 /// Number of connections accepted before clients are served.
 const NEW: usize = 64;
 /// Pause after accepting has failed, for instance because no descriptor is free.
@@ -48,15 +46,9 @@ const HANGUP: u64 = u64::MAX - 1;
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
-    /// Polls the listening socket, SIGHUP, and clients that wait for acknowledgements.
-    prompt: Epoll,
-    /// Polls asynchronous clients.
-    later: Epoll,
-    /// Number of asynchronous clients.
-    asynchronous: usize,
+    /// Polls the listening socket, SIGHUP, and all clients.
+    poll: Epoll,
     hangups: Option<&'static Sighup>,
-    /// End of the pause of asynchronous clients.
-    resting: Option<Instant>,
     access: Access,
     /// Open connections by host.
     pub(crate) connected: Quota<Account>,
@@ -78,14 +70,6 @@ pub(crate) struct Server {
     pub(crate) silent: Refusals<Account>,
 }
 
-/// Whether all ready clients were served.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Served {
-    Nothing,
-    Part,
-    All,
-}
-
 impl Server {
     /// Listens on a port. `hangups` reports SIGHUP, which lists the clients in the log.
     pub(crate) fn open(
@@ -98,19 +82,16 @@ impl Server {
         listener.set_nonblocking(true)?;
         listen(&listener, Backlog::new(BACKLOG).unwrap_or(Backlog::MAXCONN))?;
         set_options(&listener)?;
-        let prompt = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        prompt.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        poll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         if let Some(hangups) = hangups {
-            prompt.add(hangups, EpollEvent::new(EpollFlags::EPOLLIN, HANGUP))?;
+            poll.add(hangups, EpollEvent::new(EpollFlags::EPOLLIN, HANGUP))?;
         }
         let start = Instant::now();
         Ok(Server {
             listener,
-            prompt,
-            later: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            asynchronous: 0,
+            poll,
             hangups,
-            resting: None,
             access,
             connected: limits::quota("connections", limits.connections_each, limits.connections),
             clients: Vec::new(),
@@ -129,22 +110,16 @@ impl Server {
         })
     }
 
-    /// Readable when a client wants to connect, or waits for an acknowledgement.
-    pub(crate) fn prompt(&self) -> &OwnedFd {
-        &self.prompt.0
-    }
-
-    /// Returns a descriptor that is readable when asynchronous clients have sent data. Returns `None` during their
-    /// pause, and if there are no such clients, because each descriptor makes polling slower.
-    pub(crate) fn later(&self) -> Option<&OwnedFd> {
-        (self.asynchronous > 0 && self.resting.is_none()).then_some(&self.later.0)
+    /// Readable when a client wants to connect, or has sent something.
+    pub(crate) fn poll(&self) -> &OwnedFd {
+        &self.poll.0
     }
 
     /// Returns the time at which `serve_due` is due next.
     pub(crate) fn due(&self) -> Option<Instant> {
         let look = self.start.checked_add(Duration::from_secs(u64::from(self.look) + 1));
         let look = look.filter(|_| self.look != u32::MAX);
-        [self.paused, self.resting, look].into_iter().flatten().min()
+        [self.paused, look].into_iter().flatten().min()
     }
 
     /// Returns the number of connections.
@@ -152,24 +127,10 @@ impl Server {
         self.clients.len() - self.free.len()
     }
 
-    /// Accepts clients, and serves those that wait for acknowledgements. Bounded by [`TIME`].
-    pub(crate) fn serve_prompt(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
-        self.serve(now, |server| &server.prompt, add);
-    }
-
-    /// Serves asynchronous clients. Bounded by [`TIME`].
-    pub(crate) fn serve_later(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
-        let served = self.serve(now, |server| &server.later, add);
-        self.resting = (served == Served::All).then(|| Instant::now() + GATHER);
-    }
-
     /// Handles timers: the end of a pause, and time limits of clients.
     pub(crate) fn serve_due(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         if self.paused.is_some_and(|until| until <= now) {
             self.resume();
-        }
-        if self.resting.is_some_and(|until| until <= now) {
-            self.serve_later(now, add);
         }
         self.set_now(now);
         if self.now > self.look {
@@ -185,19 +146,12 @@ impl Server {
         self.next_second = self.start + Duration::from_secs(u64::from(self.now) + 1);
     }
 
-    fn serve(
-        &mut self,
-        start: Instant,
-        which: impl Fn(&Server) -> &Epoll,
-        add: &mut impl FnMut(Account, &Data<'_>),
-    ) -> Served {
-        let (mut events, mut served) = ([EpollEvent::empty(); CLIENTS], Served::Nothing);
+    /// Accepts and serves clients. Bounded by [`TIME`]: pmcd must not wait for the others, which are served the next time.
+    pub(crate) fn serve(&mut self, start: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
+        let mut events = [EpollEvent::empty(); CLIENTS];
+        self.set_now(start);
         loop {
-            let ready = which(self).wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
-            if ready == 0 {
-                return if served == Served::Nothing { Served::Nothing } else { Served::All };
-            }
-            self.set_now(start);
+            let ready = self.poll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
             let mut more = ready == events.len();
             for event in events.iter().take(ready) {
                 match event.data() {
@@ -206,13 +160,8 @@ impl Server {
                     place => more |= self.turn(place as usize, add),
                 }
             }
-            if !more {
-                return Served::All;
-            }
-            served = Served::Part;
-            // pmcd must not wait for the other clients. They are served the next time.
-            if start.elapsed() > TIME {
-                return served;
+            if !more || start.elapsed() > TIME {
+                return;
             }
         }
     }
@@ -232,7 +181,7 @@ impl Server {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) => {
                     self.pause(&e);
-                    let _ = self.prompt.delete(&self.listener);
+                    let _ = self.poll.delete(&self.listener);
                     return;
                 }
             }
@@ -251,7 +200,7 @@ impl Server {
 
     /// Accepts connections again. After an error, it tries this again later.
     fn resume(&mut self) {
-        let listening = self.prompt.add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
+        let listening = self.poll.add(&self.listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER));
         match listening {
             Ok(()) | Err(Errno::EEXIST) => self.paused = None,
             Err(e) => self.pause(&e.into()),
@@ -277,7 +226,7 @@ impl Server {
             self.clients.push(None);
         }
         let event = EpollEvent::new(EpollFlags::EPOLLIN, place as u64);
-        if let Err(e) = greeted.and_then(|()| Ok(self.prompt.add(&stream, event)?)) {
+        if let Err(e) = greeted.and_then(|()| Ok(self.poll.add(&stream, event)?)) {
             self.access.disconnect(host);
             self.connected.remove(&account, 1);
             self.free.push(place);
@@ -304,34 +253,22 @@ impl Server {
     /// Serves the client at `place`, if it still exists. Returns true when it has sent more.
     fn turn(&mut self, place: usize, add: &mut impl FnMut(Account, &Data<'_>)) -> bool {
         let Some(Some(client)) = self.clients.get_mut(place) else { return false };
-        let before = client.waits();
+        let before = client.has_unsent();
         let Server { buffer, acks, pid, now, limits, .. } = self;
         let mut turn = Turn { buffer, acks, pid: *pid, now: *now, limits };
         let done = client.turn(&mut turn, add);
-        let (after, due) = (client.waits(), client.due);
-        self.asynchronous += usize::from(after == Waits::ForLater);
-        self.asynchronous -= usize::from(before == Waits::ForLater);
-        self.look = self.look.min(due);
-        let moved = match done {
-            Ok(_) if before != after => self.wait_for(place, before, after).and(done),
+        self.look = self.look.min(client.due);
+        let done = match done {
+            Ok(_) if client.has_unsent() != before => {
+                let mut event = event(place, client.has_unsent());
+                self.poll.modify(&client.stream, &mut event).map_err(|e| Left::Failed(e.into())).and(done)
+            }
             done => done,
         };
-        moved.unwrap_or_else(|left| {
+        done.unwrap_or_else(|left| {
             self.leave(place, &left);
             false
         })
-    }
-
-    fn wait_for(&self, place: usize, before: Waits, after: Waits) -> Result<(), Left> {
-        let Some(Some(client)) = self.clients.get(place) else { return Ok(()) };
-        let epoll = |waits| if waits == Waits::ForLater { &self.later } else { &self.prompt };
-        let mut event = event(place, after);
-        let moved = if std::ptr::eq(epoll(before), epoll(after)) {
-            self.prompt.modify(&client.stream, &mut event)
-        } else {
-            epoll(before).delete(&client.stream).and_then(|()| epoll(after).add(&client.stream, event))
-        };
-        Ok(moved.map_err(io::Error::from)?)
     }
 
     /// Closes connections of clients whose time limit has passed.
@@ -367,7 +304,6 @@ impl Server {
             Left::Ack => debug!("client {}: an ACK PDU, expected data", client.host),
             Left::Silent => debug!("client {}: silent too long", client.host),
         }
-        self.asynchronous -= usize::from(client.waits() == Waits::ForLater);
         self.access.disconnect(client.host);
         self.connected.remove(&client.account, 1);
         self.free.push(place);
@@ -405,8 +341,9 @@ fn set_options(listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-fn event(place: usize, waits: Waits) -> EpollEvent {
-    let flags = if waits == Waits::ToSend { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+/// Returns what the agent waits for at a client: that it reads its acknowledgements, or sends something.
+fn event(place: usize, has_unsent: bool) -> EpollEvent {
+    let flags = if has_unsent { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
     EpollEvent::new(flags, place as u64)
 }
 
