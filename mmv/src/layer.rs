@@ -166,7 +166,7 @@ impl MmvLayer {
 }
 
 impl Spans {
-    /// Reads what is known. Returns `None` in a forked child if it is locked.
+    /// Reads the known spans. Returns `None` in a forked child if they are locked.
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> Option<T> {
         if self.process.is_own() {
             return Some(read(&self.known.read().unwrap_or_else(PoisonError::into_inner)));
@@ -174,7 +174,7 @@ impl Spans {
         self.known.try_read().ok().map(|known| read(&known))
     }
 
-    /// Changes what is known. Returns `None` in a forked child.
+    /// Changes the known spans. Returns `None` in a forked child.
     fn write<T>(&self, write: impl FnOnce(&mut Known) -> T) -> Option<T> {
         self.process.is_own().then(|| write(&mut self.known.write().unwrap_or_else(PoisonError::into_inner)))
     }

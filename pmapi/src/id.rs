@@ -290,14 +290,21 @@ impl fmt::Display for Inst {
     }
 }
 
+/// Prevents implementations of [`OptionWord`] outside of this crate.
+mod sealed {
+    pub trait Sealed {}
+}
+
 /// Word of an optional identifier: all ones for `None`.
-pub trait OptionWord {
+pub trait OptionWord: sealed::Sealed {
     /// Returns the word of the wire encoding.
     fn word(self) -> u32;
 }
 
 macro_rules! option_word {
     ($($id:ty)*) => {$(
+        impl sealed::Sealed for Option<$id> {}
+
         impl OptionWord for Option<$id> {
             #[inline]
             fn word(self) -> u32 {

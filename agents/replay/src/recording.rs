@@ -192,7 +192,7 @@ impl Recording {
         self.go_to_edge(Edge::Start)
     }
 
-    /// Adds to each counter so many times what the last round has added since `before`.
+    /// Adds the increase of each counter since `before`, which is that of a round, for `rounds` rounds.
     fn add_rounds(&mut self, before: &HashMap<Key, Atom<'static>>, rounds: u64) {
         for (key, carried) in &mut self.carried {
             let more = before.get(key).and_then(|before| times(minus(*carried, *before)?, rounds));

@@ -75,7 +75,7 @@ pub(crate) fn push<T>(all: &mut Vec<T>, item: impl FnOnce() -> T) -> Result<(), 
     Ok(())
 }
 
-/// Copies as much of a text as is needed to know whether a file has room for it.
+/// Copies the beginning of a text: one byte more than a file has room for, so that a text that is too long is noticed.
 pub(crate) fn own(text: &[u8]) -> Box<[u8]> {
     text.get(..STRING_LEN).unwrap_or(text).into()
 }

@@ -109,7 +109,7 @@ impl Places {
     }
 }
 
-/// What a file is written from.
+/// State from which a file is written.
 pub(super) struct Contents<'a> {
     pub model: &'a Model,
     pub home: &'a Home,

@@ -102,7 +102,7 @@ pub(super) fn name_of_process(name: &str) -> String {
     format!("{}{ending}", truncated(name, 255 - ending.len()).trim_end_matches('.'))
 }
 
-/// What stands between a registry's name and the number of its process.
+/// Separator of a registry's name and the number of its process, in the name of a file.
 const OF_PROCESS: &str = ".p";
 
 /// Removes leftovers of ended processes of this user: temporary files of this registry, and files of other processes that

@@ -51,7 +51,7 @@ pub struct Cursor<'a> {
     is_left: bool,
     /// Direction of the last search.
     heading: Direction,
-    /// Time of a `<mark>` that reading backward meets next: damage was there.
+    /// Time of the damage that reading backward passes next, and reports as a `<mark>`.
     damaged_at: Option<Stamp>,
     /// Where reading backward went on before damage: archive, volume and offset.
     retreat: Option<(usize, u32, u64)>,

@@ -101,12 +101,12 @@ pub(super) struct Cost {
     pub values: u64,
 }
 
-/// What a user gets whatever other users have.
+/// Number of files that a user may always have, however much other users have.
 const FLOOR_FILES: u64 = 32;
 const FLOOR_MEMORY: u64 = 1 << 20;
 const FLOOR_VALUES: u64 = 2000;
 
-/// What users use of each limit.
+/// Use of each limit, by user and in all.
 #[derive(Debug)]
 pub(super) struct Quotas {
     pub files: Quota<Uid>,

@@ -300,7 +300,7 @@ impl Collection {
         self.snapshot.sources.iter().map(|source| CollectedFile::new(Arc::clone(source)))
     }
 
-    /// Returns the number of files so far that were skipped because nothing of them can be shown.
+    /// Returns the number of files so far that were skipped because they are not valid.
     pub fn bad_files(&self) -> u64 {
         self.seen.bad
     }

@@ -99,7 +99,7 @@ pub(super) struct Seen {
     pub is_in_flux: bool,
     /// Number of files that each [`Limit`](super::limits::Limit) has left out, in the order of its variants.
     pub refused: [u64; 3],
-    /// Number of files so far of which nothing can be shown.
+    /// Number of files so far that are not valid.
     pub bad: u64,
 }
 

@@ -302,7 +302,7 @@ struct Builder<'a> {
     more: Vec<(u32, Place)>,
     /// The index of each instance in its domain.
     orders: HashMap<Serial, HashMap<Inst, u32>>,
-    /// Instances of a source that are left out, because another source has another name for the identifier.
+    /// Instances of a source that are left out, because an earlier source names the same identifier differently.
     strangers: HashSet<(Serial, u32, Inst)>,
 }
 

@@ -80,7 +80,7 @@ const EVENTS: AddWatchFlags = AddWatchFlags::IN_CREATE
 /// An allowance of time, which grows while it is not used.
 #[derive(Debug)]
 struct Allowance {
-    /// Nanoseconds that are left. Negative if more was spent than there was.
+    /// Working time that is left, in nanoseconds; negative after work that took longer than was left.
     left: i64,
     at: Instant,
     most: i64,
@@ -94,7 +94,7 @@ impl Allowance {
         Allowance { left: most, at: Instant::now(), most, part }
     }
 
-    /// Returns what is left now.
+    /// Returns the working time that is left now.
     fn left(&mut self) -> Duration {
         let passed = i64::try_from(self.at.elapsed().as_nanos()).unwrap_or(i64::MAX);
         self.at = Instant::now();
@@ -106,7 +106,7 @@ impl Allowance {
         self.left = self.left.saturating_sub(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
     }
 
-    /// Returns the time until something is left.
+    /// Returns the time to rest until there is working time again.
     fn rest(&mut self) -> Duration {
         self.left();
         Duration::from_nanos(u64::try_from(-self.left).unwrap_or_default()).saturating_mul(self.part)
@@ -278,7 +278,7 @@ impl<'a> Thread<'a> {
         self.shared.done.notify_all();
     }
 
-    /// Waits until something is left of the allowance.
+    /// Rests until there is working time again.
     fn rest(&mut self) {
         loop {
             let rest = self.allowance.rest();

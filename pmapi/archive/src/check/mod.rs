@@ -39,7 +39,7 @@ pub enum Weight {
     Wrap,
     /// Readers can work in spite of the problem.
     Warning,
-    /// A reader ends with an error there.
+    /// Damage at which a reader of the archive ends with an error.
     Fatal,
 }
 
