@@ -78,6 +78,11 @@ fn count_on_full_disk(dir: &Path, disk: &Path) -> bool {
         unsafe { nix::libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&disk)) };
     };
     sync();
+    // More values than the file has blocks for. They are in memory until there is room.
+    let domain =
+        registry.indom("many").instances((0..2000).map(|i| &*String::leak(format!("m{i}")))).register().unwrap();
+    let many: Family<Counter> = registry.counter("many").over(&domain).unwrap();
+    (0..2000).for_each(|i| many.get(&format!("m{i}")).unwrap().add(i));
     for n in 0..12 {
         all.update(n);
         (0..300).for_each(|i| family.get(&format!("i{i}")).unwrap().inc());
@@ -95,6 +100,10 @@ fn count_on_full_disk(dir: &Path, disk: &Path) -> bool {
     assert_eq!(text(&read(dir), "text"), "11");
     all.check(&read(dir), 13);
     assert_eq!(word(&read(dir), "later11"), 0);
+    let file = read(dir);
+    let of_many = file.metrics().iter().find(|metric| file.name(metric) == b"many").unwrap();
+    let words = of_many.values().iter().map(|value| file.value(value.index).unwrap().word);
+    assert!(words.eq(0..2000));
     at_once
 }
 

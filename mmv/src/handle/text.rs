@@ -136,4 +136,21 @@ mod tests {
         assert_eq!(cut(&"é".repeat(200)).len(), 254);
         assert_eq!(cut(&format!("x{}", "é".repeat(200))).len(), 253);
     }
+
+    /// Threads that set the same text take turns: none writes into the buffer that another one has just published.
+    #[test]
+    fn texts_of_several_threads_are_whole() {
+        let registry = crate::Registry::new("test").unwrap();
+        let text: Text = registry.text("text").register().unwrap();
+        thread::scope(|scope| {
+            let threads = ["a", "b", "c"].map(|letter| {
+                let (text, words) = (text.clone(), letter.repeat(MAX_LEN));
+                scope.spawn(move || (0..10_000).for_each(|_| text.set(&words)))
+            });
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                let now = text.get();
+                assert!(now.bytes().all(|byte| byte == now.as_bytes()[0]), "{now}");
+            }
+        });
+    }
 }

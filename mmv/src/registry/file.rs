@@ -629,6 +629,12 @@ mod tests {
                 };
                 assert_eq!((value(b"count", 0).word, value(b"family", 1).word), (7, 8));
                 assert_eq!(file.string(&value(b"text", 0)), Some(&b"some words"[..]));
+                // What is there is complete: no record is published before those that it refers to.
+                for metric in file.metrics() {
+                    assert!(!file.name(metric).is_empty(), "after store {number}");
+                    let of_indom = file.indoms().iter().filter(|indom| Some(indom.serial) == metric.indom);
+                    assert_eq!(of_indom.count(), usize::from(metric.indom.is_some()), "after store {number}");
+                }
                 let rows = file.indoms()[0].instances();
                 assert_eq!(file.instance_name(&rows[1]), b"b");
                 assert!(file.metrics().len() >= metrics && rows.len() >= instances, "after store {number}");
@@ -638,6 +644,29 @@ mod tests {
             assert_eq!((metrics, instances, in_flux), (10, 7, 17));
             assert!(count > 80, "{count} stores");
         }
+    }
+
+    /// Domains that grow by turns leave places behind. These never reach the records of the next section.
+    #[test]
+    fn domains_that_grow_by_turns_fill_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::builder("app").directory(dir.path()).room(64).build().unwrap();
+        registry.label("tier", "web").unwrap();
+        let domains = ["a", "b", "c"].map(|name| registry.indom(name).register().unwrap());
+        let families = ["a", "b", "c"].map(|name| {
+            let family: Family<Counter> =
+                registry.counter(name).over(&domains[name.as_bytes()[0] as usize - 97]).unwrap();
+            family
+        });
+        registry.try_start().unwrap();
+        let mut grown = 0;
+        while families[grown % 3].instance(&format!("i{grown}")).is_ok() {
+            grown += 1;
+        }
+        assert!(grown >= 64 / 3, "{grown}");
+        let file = File::open(dir.path().join("app")).unwrap();
+        assert_eq!((file.problems().first(), file.labels().len()), (&[][..], 1));
+        assert_eq!(file.indoms().iter().map(|indom| indom.instances().len()).sum::<usize>(), grown);
     }
 
     /// PCP's mmvdump and agent read each state, too.
