@@ -1,10 +1,9 @@
 //! Bodies of answers: encodings that servers apply, and character sets that they declare.
 
-use std::io::{self, Read};
 use std::time::Instant;
 
 use encoding_rs::Encoding;
-use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
+use flate2::{Crc, Decompress, FlushDecompress, Status};
 use hyper::HeaderMap;
 use hyper::header::{AsHeaderName, CONTENT_ENCODING, CONTENT_TYPE};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
@@ -128,35 +127,96 @@ fn is_text(bytes: &[u8], has_charset: bool) -> bool {
     !bytes.iter().any(is_control) && (has_charset || std::str::from_utf8(bytes).is_ok())
 }
 
-/// Appends all that a decoder returns.
-fn read(mut decoder: impl Read, out: &mut Document, check: Check<'_>) -> Result<(), Unreadable> {
-    let mut piece = [0; PIECE];
+/// Appends the contents of a deflate stream, with the head and the checksum of zlib or without, and passes them to `each`.
+/// `packed` is then what follows the stream.
+///
+/// # Errors
+/// The stream is not valid, or ends too early.
+fn inflate(
+    packed: &mut &[u8],
+    is_zlib: bool,
+    out: &mut Document,
+    check: Check<'_>,
+    mut each: impl FnMut(&[u8]),
+) -> Result<(), Unreadable> {
+    let (mut decoder, mut piece) = (Decompress::new(is_zlib), [0; PIECE]);
     loop {
         check()?;
-        match decoder.read(&mut piece) {
-            Ok(0) => return Ok(()),
-            Ok(len) => out.extend(piece.get(..len).unwrap_or_default())?,
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(invalid("the answer ends too early")),
-            Err(e) => return Err(invalid(e)),
+        let (read, written) = (decoder.total_in(), decoder.total_out());
+        let status = decoder.decompress(packed, &mut piece, FlushDecompress::None).map_err(invalid)?;
+        let (read, written) = ((decoder.total_in() - read) as usize, (decoder.total_out() - written) as usize);
+        let text = piece.get(..written).unwrap_or_default();
+        out.extend(text)?;
+        each(text);
+        *packed = packed.get(read..).unwrap_or_default();
+        match status {
+            Status::StreamEnd => return Ok(()),
+            _ if (read, written) == (0, 0) => return Err(invalid(EARLY)),
+            _ => {}
         }
     }
 }
 
-/// Decodes the members of a gzip body. What follows the last one is ignored, as python-requests does.
+/// Reason for a body that ends before its contents do.
+const EARLY: &str = "the answer ends too early";
+
+/// Decodes the members of a gzip body. As with python-requests, the last one may lack its trailer, and what follows it is
+/// ignored.
 fn gzip(mut packed: &[u8], out: &mut Document, check: Check<'_>) -> Result<(), Unreadable> {
     loop {
-        read(GzDecoder::new(&mut packed), out, check)?;
-        if !packed.starts_with(&[0x1f, 0x8b, 8]) {
+        packed = after_head(packed)?;
+        let mut crc = Crc::new();
+        inflate(&mut packed, false, out, check, |text| crc.update(text))?;
+        let Some((trailer, rest)) = packed.split_first_chunk::<8>() else { return Ok(()) };
+        if *trailer != [crc.sum().to_le_bytes(), crc.amount().to_le_bytes()].as_flattened() {
+            return Err(invalid("the checksum of the gzip encoding is wrong"));
+        }
+        packed = rest;
+        if !packed.starts_with(&GZIP) {
             return Ok(());
         }
     }
 }
 
-/// Decodes a body with the head of zlib, or without.
+/// Beginning of a gzip member: its magic number, and deflate as its method.
+const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
+
+/// Returns what follows the head of a gzip member (RFC 1952, 2.3).
+fn after_head(member: &[u8]) -> Result<&[u8], Unreadable> {
+    let Some(([_, _, _, flags, ..], mut rest)) = member.split_first_chunk::<10>().filter(|_| member.starts_with(&GZIP))
+    else {
+        let is_short = GZIP.starts_with(member.get(..3).unwrap_or(member));
+        return Err(invalid(if is_short { EARLY } else { "not gzip, which the answer says that it is" }));
+    };
+    let skipped = |rest: &'_ [u8], len: usize| -> Option<usize> { (rest.len() >= len).then_some(len) };
+    let text = |rest: &[u8]| rest.iter().position(|byte| *byte == 0).map(|at| at + 1);
+    let parts: [(u8, &dyn Fn(&[u8]) -> Option<usize>); 4] = [
+        (4, &|rest| skipped(rest, 2 + usize::from(u16::from_le_bytes(*rest.first_chunk()?)))),
+        (8, &text),
+        (16, &text),
+        (2, &|rest| skipped(rest, 2)),
+    ];
+    for (flag, len) in parts {
+        if flags & flag != 0 {
+            rest = len(rest).and_then(|len| rest.get(len..)).ok_or_else(|| invalid(EARLY))?;
+        }
+    }
+    Ok(rest)
+}
+
+/// Decodes a body with the head of zlib, or without. As with python-requests, the checksum of zlib may be missing.
 fn deflate(packed: &[u8], out: &mut Document, check: Check<'_>) -> Result<(), Unreadable> {
     let is_zlib = matches!(packed, [first, second, ..]
         if first & 0x0f == 8 && (u32::from(*first) << 8 | u32::from(*second)) % 31 == 0);
-    if is_zlib { read(ZlibDecoder::new(packed), out, check) } else { read(DeflateDecoder::new(packed), out, check) }
+    let mut contents = packed;
+    match inflate(&mut contents, is_zlib, out, check, |_| {}) {
+        Err(Unreadable::Other(reason)) if is_zlib && reason == EARLY => {
+            *out = out.like();
+            let mut contents = packed.get(2..).unwrap_or_default();
+            inflate(&mut contents, false, out, check, |_| {})
+        }
+        done => done,
+    }
 }
 
 /// Decodes the frames of a zstd body. They share a decoder, and thus its memory.
@@ -286,10 +346,21 @@ mod tests {
             assert_eq!(read(&packed, encodings, 1000).as_deref(), Ok(TEXT), "{encodings}: {packed:x?}");
         }
         assert_eq!(read(b"", "gzip", 1000).as_deref(), Ok(&b""[..]));
+        // As with python-requests, a checksum may be missing, but not be wrong.
+        for (encoding, packed, most) in [("gzip", &gzip, 8), ("deflate", &zlib, 4)] {
+            for missing in 1..=most {
+                let packed = &packed[..packed.len() - missing];
+                assert_eq!(read(packed, encoding, 1000).as_deref(), Ok(TEXT), "{encoding} without {missing}");
+            }
+        }
+        let mut wrong = gzip.clone();
+        wrong[gzip.len() - 5] ^= 1;
         for (encodings, packed, reason) in [
-            ("gzip", &gzip[..gzip.len() - 9], "the answer ends too early"),
-            ("gzip", TEXT, "the answer ends too early"),
-            ("deflate", &zlib[..zlib.len() - 5], "the answer ends too early"),
+            ("gzip", &gzip[..gzip.len() - 10], "the answer ends too early"),
+            ("gzip", &gzip[..7], "the answer ends too early"),
+            ("gzip", TEXT, "not gzip, which the answer says that it is"),
+            ("gzip", &wrong, "the checksum of the gzip encoding is wrong"),
+            ("deflate", &zlib[..zlib.len() - 6], "the answer ends too early"),
             ("br", b"\x1b\x02", "unknown encoding br"),
             ("s3cret", b"\x1b\x02", "unknown encoding"),
             ("gzip,gzip,gzip,gzip,gzip,gzip", &gzip, "more than 5 encodings"),

@@ -94,6 +94,10 @@ impl Document {
     pub(crate) fn into_text(mut self, charset: Option<&'static Encoding>) -> Result<Text, Full> {
         let charset = charset.unwrap_or(UTF_8);
         if charset == UTF_8 {
+            // A byte order mark is not part of the text. Those of UTF-16 are not UTF-8: the decoder knows them.
+            if self.bytes.starts_with("\u{feff}".as_bytes()) {
+                self.bytes.drain(..3);
+            }
             match String::from_utf8(std::mem::take(&mut self.bytes)) {
                 Ok(text) => return Ok(Text { text, _room: self }),
                 Err(e) => self.bytes = e.into_bytes(),
@@ -197,6 +201,10 @@ mod tests {
             ("utf-16", b"\xff\xfea\0\xfc\0", "aü"),
             ("utf-16be", b"\0a\0\xfc", "aü"),
             ("utf-16le", b"a\0\x00\xd8", "a\u{fffd}"),
+            // Without a character set, the byte order mark decides.
+            ("", b"\xff\xfea\0\xfc\0", "aü"),
+            ("", b"\xfe\xff\0a\0\xfc", "aü"),
+            ("", b"\xef\xbb\xbfa\xc3\xbc", "aü"),
         ] {
             let mut document = Document::new(&permits(8), 1 << 20, 0);
             document.extend(bytes).unwrap();
