@@ -104,7 +104,10 @@ fn more(root: &str) -> Vec<MetricDef> {
     let mut errors = of_sources("errors", ERRORS, Type::U64);
     errors.counter().units(Units::COUNT).help("Readings of each source that failed", "");
     let mut error = of_sources("error", ERROR, Type::String);
-    error.help("Why the last reading of each source failed that did", "Empty if none has failed.");
+    error.help(
+        "Why the last reading of each source failed that did",
+        "Empty if none has failed. The log has the reasons, too, but not all of them if many sources fail at once.",
+    );
     let mut memory = of_sources("memory", MEMORY, Type::U64);
     memory.units(Units::BYTES).help(
         "Memory for the metrics, instances and samples of each source",

@@ -262,6 +262,11 @@ impl Source {
         }
     }
 
+    /// Returns whether the last reading failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.figures.status.starts_with(FAILED)
+    }
+
     /// Returns the state of the source as one word.
     pub(crate) fn state(&self) -> &'static str {
         match (self.asked.is_some(), self.is_late) {

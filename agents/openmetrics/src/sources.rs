@@ -49,6 +49,30 @@ pub(crate) struct Sources {
     pub(crate) calls: u64,
     /// End of the time for which the agent waits for first readings.
     start: Option<Instant>,
+    summary: Summary,
+}
+
+/// The line of the log about the number of sources that have failed. Of the lines about each of them, the log has only some
+/// if many fail at once.
+#[derive(Debug, Default)]
+struct Summary {
+    /// When a source has failed, or has values again, since the last line.
+    changed: Option<Instant>,
+    logged: Option<Instant>,
+    /// The number in the last line.
+    count: usize,
+}
+
+impl Summary {
+    /// Time from a change to the line, so that it counts sources that fail together.
+    const DELAY: Duration = Duration::from_secs(1);
+    /// Shortest time between two lines.
+    const REST: Duration = Duration::from_secs(10);
+
+    fn due(&self) -> Option<Instant> {
+        let due = self.changed? + Summary::DELAY;
+        Some(self.logged.map_or(due, |logged| due.max(logged + Summary::REST)))
+    }
 }
 
 /// A source without metrics is read again after this time, when a client asks for names.
@@ -83,6 +107,7 @@ impl Sources {
             relabelled: false,
             calls: 0,
             start: None,
+            summary: Summary::default(),
         })
     }
 
@@ -176,12 +201,13 @@ impl Sources {
     pub(crate) fn due(&self) -> Option<Instant> {
         let now = Instant::now();
         let next = self.iter().filter_map(|(_, source)| source.due());
-        next.chain(self.start.filter(|end| now < *end)).min()
+        next.chain(self.start.filter(|end| now < *end)).chain(self.summary.due()).min()
     }
 
     /// Begins readings that are due, and applies readings that have ended.
     pub(crate) fn wake(&mut self) {
         self.adopt_all();
+        self.summarize();
         let now = Instant::now();
         let due = self.iter().filter(|(_, source)| {
             let since = source.last_asked.map(|asked| now.duration_since(asked));
@@ -190,6 +216,24 @@ impl Sources {
         let due: Vec<u16> = due.map(|(cluster, _)| cluster).collect();
         for cluster in due {
             self.ask(cluster, now);
+        }
+    }
+
+    /// Logs how many sources have failed, if that is due.
+    fn summarize(&mut self) {
+        let now = Instant::now();
+        if self.summary.due().is_none_or(|due| now < due) {
+            return;
+        }
+        let all = self.iter().filter(|(_, source)| !source.is_removed).count();
+        let count = self.iter().filter(|(_, source)| !source.is_removed && source.has_failed()).count();
+        let before = self.summary.count;
+        self.summary = Summary { changed: None, logged: Some(now), count };
+        let root = &self.root;
+        match (before, count) {
+            _ if before == count => {}
+            (_, 0) => info!("no source has failed any more"),
+            _ => warn!("{count} of {all} sources have failed: {root}.control.error has the reason of each"),
         }
     }
 
@@ -319,7 +363,11 @@ impl Sources {
             // Of a source that had this number before.
             return;
         }
+        let had_failed = source.has_failed();
         let before = source.adopt(report);
+        if source.has_failed() != had_failed {
+            self.summary.changed.get_or_insert_with(Instant::now);
+        }
         if source.reader.is_none() {
             source.reader = Some(Box::new(reader(cluster, &source.found, &self.defaults)));
         }

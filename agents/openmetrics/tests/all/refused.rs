@@ -158,8 +158,14 @@ fn every_fault_of_every_file() {
         shown += &status;
         shown += &error;
     }
-    // The log has one line for each, but only some of so many at once.
+    // The log has one line for each, but only some of so many at once, and where the other reasons are.
     assert!((10..=all.len()).contains(&logged), "{logged} lines in {}", scene.log());
+    let summary =
+        format!("{} of {} sources have failed: openmetrics.control.error has the reason", all.len(), all.len() + 1);
+    until("the summary", || {
+        let _ = value(&mut agent, "good.a");
+        scene.log().contains(&summary)
+    });
     shown += &scene.log();
     assert!(!shown.contains(SECRET), "{shown}");
 }

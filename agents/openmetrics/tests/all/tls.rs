@@ -126,8 +126,11 @@ fn authorities_certificates_and_passwords() {
         let line = format!("source {name}: {error}; it has no values");
         logged += usize::from(scene.log().contains(&line));
     }
-    // The log has only some of many lines at once.
+    // The log has only some of many lines at once, and where all reasons are.
     assert!(logged >= 5, "{logged} lines in {}", scene.log());
+    until("the summary", || {
+        scene.log().contains("15 of 18 sources have failed: openmetrics.control.error has the reason")
+    });
     let log = scene.log();
     assert!(!log.contains("s3cret") && !log.contains("bWU6"), "{log}");
 }
