@@ -1,4 +1,5 @@
-//! Applications that close all descriptors which they do not know, as daemons do when they start, or that have none left.
+//! Applications that close all descriptors which they do not know, as daemons do when they start, or that have none left. A
+//! process of its own: it forks, and descriptors of other tests would be closed.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! The environment of a process: a set-uid program gets it from its caller. Its stderr may be on a full disk.
+//! The environment of a process: a set-uid program gets it from its caller. Its stderr may be on a full disk. A process of
+//! its own: it starts itself again with other variables, as another user.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Forks of processes that trace over TCP.
+//! Forks of processes that trace over TCP. A process of its own: no other test may hold a lock at a fork.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 

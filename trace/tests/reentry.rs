@@ -1,4 +1,4 @@
-//! Values of fields that trace while they are recorded.
+//! Values of fields that trace while they are recorded. A process of its own: its subscriber is the global one.
 
 #![allow(clippy::unwrap_used)]
 

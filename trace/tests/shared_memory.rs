@@ -1,4 +1,5 @@
-//! The shared-memory transport, read as an agent reads it: threads, forks, and rings that are too small.
+//! The shared-memory transport, read as an agent reads it: threads, forks, and rings that are too small. A process of its own:
+//! no other test may hold a lock at a fork.
 
 #![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
@@ -315,7 +316,7 @@ fn process_1_of_each_pid_name_space_has_its_own_file() {
 }
 
 #[test]
-// Slow: five threads fill all places of 65,536 tags.
+// Slow: 16,384 tags are added, as many as a process can have.
 fn what_has_no_room_is_missed() {
     let scene = Scene::new();
     let trace = Trace::new(scene.options());

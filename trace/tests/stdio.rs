@@ -1,4 +1,4 @@
-//! Processes that have closed standard input, output and error.
+//! Processes that have closed standard input, output and error. A process of its own: it forks.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Where redirections may lead, with servers at loopback, link-local and other addresses, in a network of their own.
+//! Where redirections may lead, with servers at loopback, link-local and other addresses. A process of its own: it starts
+//! itself again in a network with these addresses.
 
 #![allow(clippy::unwrap_used)]
 

@@ -15,6 +15,7 @@ mod memory;
 mod odd;
 mod pmcd;
 mod refused;
+mod rules;
 mod scene;
 mod server;
 mod servers;

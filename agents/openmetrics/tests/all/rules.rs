@@ -1,13 +1,11 @@
 //! The agent breaks no rule of `dbpmda check`.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../../../tools/agents/tests/all/common/rules.rs"]
-mod rules;
+#[path = "../../../../tools/agents/tests/all/common/rules.rs"]
+mod common;
 
 #[test]
 fn no_rule_is_broken() {
-    let subject = rules::Subject { binary: env!("CARGO_BIN_EXE_pmdaopenmetrics"), object: None };
+    let subject = common::Subject { binary: env!("CARGO_BIN_EXE_pmdaopenmetrics"), object: None };
     subject.breaks_no_rule(|dir| {
         let sources = dir.join("pmdas/openmetrics/config.d");
         std::fs::create_dir_all(&sources).unwrap();
