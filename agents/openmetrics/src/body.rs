@@ -188,17 +188,15 @@ fn after_head(member: &[u8]) -> Result<&[u8], Unreadable> {
         let is_short = GZIP.starts_with(member.get(..3).unwrap_or(member));
         return Err(invalid(if is_short { EARLY } else { "not gzip, which the answer says that it is" }));
     };
-    let skipped = |rest: &'_ [u8], len: usize| -> Option<usize> { (rest.len() >= len).then_some(len) };
-    let text = |rest: &[u8]| rest.iter().position(|byte| *byte == 0).map(|at| at + 1);
-    let parts: [(u8, &dyn Fn(&[u8]) -> Option<usize>); 4] = [
-        (4, &|rest| skipped(rest, 2 + usize::from(u16::from_le_bytes(*rest.first_chunk()?)))),
-        (8, &text),
-        (16, &text),
-        (2, &|rest| skipped(rest, 2)),
-    ];
-    for (flag, len) in parts {
+    // Extra field, name, comment, and checksum of the head.
+    for flag in [4, 8, 16, 2] {
         if flags & flag != 0 {
-            rest = len(rest).and_then(|len| rest.get(len..)).ok_or_else(|| invalid(EARLY))?;
+            let len = match flag {
+                4 => rest.first_chunk().map(|len| 2 + usize::from(u16::from_le_bytes(*len))),
+                2 => Some(2),
+                _ => rest.iter().position(|byte| *byte == 0).map(|at| at + 1),
+            };
+            rest = len.and_then(|len| rest.get(len..)).ok_or_else(|| invalid(EARLY))?;
         }
     }
     Ok(rest)
@@ -352,6 +350,13 @@ mod tests {
                 let packed = &packed[..packed.len() - missing];
                 assert_eq!(read(packed, encoding, 1000).as_deref(), Ok(TEXT), "{encoding} without {missing}");
             }
+        }
+        // A head with all parts.
+        let head = [&[0x1f, 0x8b, 8, 30, 0, 0, 0, 0, 0, 3, 2, 0, b'e', b'e'][..], b"name\0comment\0\x01\x02"].concat();
+        let packed = [&head[..], &gzip[10..]].concat();
+        assert_eq!(read(&packed, "gzip", 1000).as_deref(), Ok(TEXT));
+        for len in 1..head.len() {
+            assert_eq!(read(&packed[..len], "gzip", 1000).unwrap_err(), "the answer ends too early", "{len}");
         }
         let mut wrong = gzip.clone();
         wrong[gzip.len() - 5] ^= 1;
