@@ -7,7 +7,7 @@
 //! | `meta` | `pminfo -fdlmtT` of 27,000 lines: CPU time of the agent |
 //! | `start` | 100 sources of 100 metrics: time until the agent answers, and its memory |
 //! | `thousand` | 1,000 sources of 10 metrics: start and memory, fetches of one and of all, threads, and one that hangs |
-//! | `hang`, `trickle`, `script` | longest request of other clients while one source is bad, and a client fetches its metrics |
+//! | `hang`, `trickle`, `flood`, `script` | longest request of other clients while one source is bad, and a client fetches its metrics |
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
@@ -385,7 +385,7 @@ fn bad(kind: &str) {
     figures.show(&format!("{kind}: one source is bad"));
 }
 
-const SCENES: [&str; 7] = ["fetch", "meta", "start", "thousand", "hang", "trickle", "script"];
+const SCENES: [&str; 8] = ["fetch", "meta", "start", "thousand", "hang", "trickle", "flood", "script"];
 
 fn main() {
     let scenes: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();

@@ -84,6 +84,15 @@ fn bad(mut stream: &TcpStream, kind: &str, is_bad: &AtomicBool) -> std::io::Resu
     if kind == "trickle" {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")?;
     }
+    if kind == "flood" {
+        // More than the agent reads, as fast as it reads.
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+        let lines = b"flood{a=\"0123456789\"} 1\n".repeat(10_000);
+        while is_bad() {
+            stream.write_all(&lines)?;
+        }
+        return Ok(());
+    }
     while is_bad() {
         thread::sleep(Duration::from_millis(500));
         if kind == "trickle" {
