@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use libc::{EFBIG, EISDIR};
 use once_cell::race::OnceBox;
-use pmapi::file::{Dir, create_new, off_stdio, remove_same};
+pub(crate) use pmapi::file::remove_same;
+use pmapi::file::{Dir, create_new, off_stdio};
 use pmapi::{Config, is_set_id};
 
 use crate::sys::{check_memory, file_size_limit};
@@ -93,10 +94,10 @@ impl NewFile {
         &self.path
     }
 
-    /// Keeps the file and returns its name.
-    pub(crate) fn keep(mut self) -> Name {
+    /// Keeps the file and returns its device and inode number.
+    pub(crate) fn keep(mut self) -> (u64, u64) {
         self.complete = true;
-        Name { path: std::mem::take(&mut self.path), device: self.device, inode: self.inode }
+        (self.device, self.inode)
     }
 }
 
@@ -105,25 +106,6 @@ impl Drop for NewFile {
         if !self.complete {
             remove_same(&self.path, self.device, self.inode);
         }
-    }
-}
-
-/// The path of a file that this process has written.
-#[derive(Debug)]
-pub(crate) struct Name {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-}
-
-impl Name {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Removes the file, unless another file has taken its place. A signal handler may call this.
-    pub(crate) fn remove(&self) {
-        remove_same(&self.path, self.device, self.inode);
     }
 }
 
@@ -207,13 +189,13 @@ mod tests {
         // A link that replaces the directory afterwards.
         fs::remove_file(&place).unwrap();
         fs::create_dir(&place).unwrap();
-        let name = NewFile::create(place.join("app"), 100).unwrap().keep();
+        let (device, inode) = NewFile::create(place.join("app"), 100).unwrap().keep();
         fs::rename(&place, dir.path().join("moved")).unwrap();
         fs::remove_dir_all(&elsewhere).unwrap();
         fs::rename(dir.path().join("moved"), &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &place).unwrap();
         std::os::unix::fs::lchown(&place, Some(1), Some(1)).unwrap();
-        name.remove();
+        remove_same(&place.join("app"), device, inode);
         assert!(elsewhere.join("app").exists());
     }
 

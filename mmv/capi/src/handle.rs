@@ -7,20 +7,20 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize,
+    AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use libc::{EDEADLK, EIO, ENOMEM, EPERM};
+use libc::{EIO, ENOMEM, EPERM};
 use mmv::format::{Flags, NAME_LEN, STRING_LEN, Version, process_exists};
 
 use crate::contents::Contents;
-use crate::file::{Name, NewFile};
+use crate::file::{NewFile, remove_same};
 use crate::layout::Layout;
 use crate::notice::warn_from_handler;
-use crate::sys::{self, Keyed, Pages, Table, Value, this_thread};
+use crate::sys::{Files, Pages, Value, this_thread};
 
 /// Offset of the second generation number in the header.
 const G2_AT: u64 = 16;
@@ -32,108 +32,150 @@ const TRUNCATED: &str =
 /// Attempts to get the lock of a handle's strings.
 const STRING_TRIES: u32 = 1000;
 
-/// All files that are mapped.
-static HANDLES: Table<Handle> = Table::new();
+/// All files that were mapped.
+pub(crate) static FILES: Files<Handle> = Files::new();
 
-/// A mapped file.
+/// Number of handles that a start may use again.
+static STOPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// States of a handle. `CHANGING` belongs to the thread that has changed the state.
+const CHANGING: u8 = 0;
+const RUNNING: u8 = 1;
+const ENDED: u8 = 2;
+
+/// A mapped file, or after a stop the memory in its place. The next start with the same name and layout maps its file
+/// there: programs that stop and start again keep their pointers to values, because these pointers happen to stay valid
+/// with C's library.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pages: Pages,
     layout: Layout,
-    name: Name,
-    /// The process that wrote the file. A forked child has the handle too.
-    writer: u32,
-    /// Whether the export ends with the process, which removes the file.
-    own: bool,
+    path: PathBuf,
+    state: AtomicU8,
+    /// Device and inode number of the file.
+    device: AtomicU64,
+    inode: AtomicU64,
+    /// The process that removes the file at the end, or 0. A forked child has the handle, too.
+    remover: AtomicUsize,
+    /// Number of the start.
+    number: AtomicU64,
     /// The thread that is writing a string, or 0.
     writing: AtomicUsize,
-    /// Whether the export was stopped.
-    ended: AtomicBool,
-    /// Number of the start. Handles of different starts may have the same address.
-    number: u64,
 }
 
 /// A running export, for the registry that has started it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started {
-    address: usize,
+    handle: &'static Handle,
     number: u64,
 }
 
-impl Keyed for Handle {
+impl AsRef<Pages> for Handle {
     #[inline(always)]
-    fn key(&self) -> usize {
-        self.pages.address()
+    fn as_ref(&self) -> &Pages {
+        &self.pages
+    }
+}
+
+impl Started {
+    /// Returns the program's handle.
+    pub(crate) fn address(self) -> *mut c_void {
+        self.handle.pages.handle()
     }
 
-    fn bytes(&self) -> usize {
-        self.pages.len()
-    }
-
-    fn end(&self) -> bool {
-        let first = !self.ended.swap(true, AcqRel);
-        if first {
-            self.pages.retire();
-        }
-        first
+    /// Ends the export, unless it was stopped before.
+    pub(crate) fn stop(self) {
+        self.handle.end(Some(self.number));
     }
 }
 
 impl Handle {
-    /// Returns the handle with this address.
-    #[inline(always)]
-    pub(crate) fn find(address: usize) -> Option<&'static Handle> {
-        HANDLES.find(address)
-    }
-
-    /// Writes and maps a file. Returns the program's handle, or the code of an error.
-    pub(crate) fn start(contents: &Contents, path: PathBuf) -> Result<(*mut c_void, Started), i32> {
+    /// Writes and maps a file. Returns the code of an error.
+    pub(crate) fn start(contents: &Contents, path: PathBuf) -> Result<Started, i32> {
         let layout = Layout::new(contents)?;
         let (writer, generation) = (process::id(), generation());
         let bytes = layout.bytes(contents, generation, writer)?;
-        let (pages, name) = write_and_map(&bytes, generation, path, &layout).map_err(|e| match e.kind() {
+        let code = |e: io::Error| match e.kind() {
             io::ErrorKind::PermissionDenied => e.raw_os_error().unwrap_or(EPERM),
             io::ErrorKind::OutOfMemory => ENOMEM,
             _ => e.raw_os_error().unwrap_or(EIO),
-        })?;
-        static STARTS: AtomicU64 = AtomicU64::new(0);
-        let handle = Handle {
-            pages,
-            layout,
-            name,
-            writer,
-            own: Flags::from_bits_retain(contents.flags).contains(Flags::PROCESS),
-            writing: AtomicUsize::new(0),
-            ended: AtomicBool::new(false),
-            number: STARTS.fetch_add(1, Relaxed),
         };
-        match HANDLES.insert(handle) {
-            Ok(handle) => Ok((handle.pages.handle(), Started { address: handle.key(), number: handle.number })),
-            Err(handle) => {
-                handle.name.remove();
-                Err(EDEADLK)
+        let new = write(&bytes, generation, path, layout.len).map_err(code)?;
+        let handle = match stopped(&new, &layout) {
+            Some(handle) => {
+                handle.pages.map_again(&new.file).map_err(|e| {
+                    handle.free();
+                    code(e)
+                })?;
+                handle
             }
+            None => FILES.insert(Handle::new(&new, layout).map_err(code)?).map_err(|_| ENOMEM)?,
+        };
+        static STARTS: AtomicU64 = AtomicU64::new(0);
+        let number = STARTS.fetch_add(1, Relaxed);
+        let is_own = Flags::from_bits_retain(contents.flags).contains(Flags::PROCESS);
+        handle.remover.store(if is_own { writer as usize } else { 0 }, Relaxed);
+        handle.number.store(number, Relaxed);
+        let (device, inode) = new.keep();
+        handle.device.store(device, Relaxed);
+        handle.inode.store(inode, Relaxed);
+        FILES.publish(handle);
+        handle.state.store(RUNNING, Release);
+        Ok(Started { handle, number })
+    }
+
+    /// Maps a file.
+    fn new(new: &NewFile, layout: Layout) -> io::Result<Handle> {
+        let Layout { version, len, metrics, values, .. } = &layout;
+        let of_type = if *version == Version::V1 { NAME_LEN } else { 8 };
+        let metrics = metrics.at..metrics.at + metrics.count * version.metric_len();
+        let file: &File = &new.file;
+        Ok(Handle {
+            pages: Pages::map(file, *len, (values.at, values.count), (metrics, of_type))?,
+            layout,
+            path: new.path().to_owned(),
+            state: AtomicU8::new(CHANGING),
+            device: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
+            remover: AtomicUsize::new(0),
+            number: AtomicU64::new(0),
+            writing: AtomicUsize::new(0),
+        })
+    }
+
+    /// Ends the export, and removes the file if it depends on this process. Returns whether it was running. A signal
+    /// handler may call this.
+    pub(crate) fn stop(&'static self) -> bool {
+        self.end(None)
+    }
+
+    fn end(&'static self, number: Option<u64>) -> bool {
+        if !self.change(RUNNING) {
+            return false;
         }
-    }
-
-    /// Ends the export through the handle with this address, and removes the file if it depends on this process.
-    /// Returns whether there is such a handle. A signal handler may call this.
-    pub(crate) fn stop(address: usize) -> bool {
-        HANDLES.remove(address, |_| true, Handle::before_end)
-    }
-
-    /// Ends an export as [`Handle::stop`] does, unless it was stopped before. The handle of a later start may have its
-    /// address.
-    pub(crate) fn stop_started(started: Started) {
-        HANDLES.remove(started.address, |handle| handle.number == started.number, Handle::before_end);
-    }
-
-    /// Removes the file if it depends on this process. A file whose writer is a living parent process stays.
-    fn before_end(&self) {
-        let ends = self.writer == process::id() || !process_exists(self.writer as i32);
-        if self.own && ends && !self.ended.load(Acquire) {
-            self.name.remove();
+        if number.is_some_and(|number| number != self.number.load(Relaxed)) {
+            self.state.store(RUNNING, Release);
+            return false;
         }
+        let remover = self.remover.load(Relaxed);
+        // A file whose writer is a living parent process stays.
+        if remover != 0 && (remover == process::id() as usize || !process_exists(remover as i32)) {
+            remove_same(&self.path, self.device.load(Relaxed), self.inode.load(Relaxed));
+        }
+        self.pages.retire();
+        self.free();
+        true
+    }
+
+    /// Allows another start to use the handle.
+    fn free(&self) {
+        self.state.store(ENDED, Release);
+        STOPPED.fetch_add(1, Release);
+    }
+
+    /// Takes the handle in order to change its state, if this is its state now.
+    fn change(&self, from: u8) -> bool {
+        self.state.compare_exchange(from, CHANGING, AcqRel, Relaxed).is_ok()
     }
 
     /// Returns the value at an address, and the code of its type.
@@ -234,48 +276,36 @@ impl Words {
 
 /// Replaces a page that its file has lost. Returns whether the page belongs to a handle.
 pub(crate) fn replace_page(address: usize) -> bool {
-    let replaced = sys::replace_page(address, &HANDLES);
+    let replaced = FILES.replace_page(address);
     if replaced {
         warn_from_handler(TRUNCATED);
     }
     replaced
 }
 
-fn write_and_map(bytes: &[u8], generation: u64, path: PathBuf, layout: &Layout) -> io::Result<(Pages, Name)> {
-    let new = NewFile::create(path, layout.len)?;
+/// Takes the handle of a stopped export with the same name and layout.
+fn stopped(new: &NewFile, layout: &Layout) -> Option<&'static Handle> {
+    if STOPPED.load(Acquire) == 0 {
+        return None;
+    }
+    let matches = |handle: &Handle| handle.layout == *layout && handle.path == new.path() && handle.change(ENDED);
+    let found = FILES.all().find(|handle| matches(handle))?;
+    STOPPED.fetch_sub(1, Relaxed);
+    Some(found)
+}
+
+/// Writes a file of `len` bytes.
+fn write(bytes: &[u8], generation: u64, path: PathBuf, len: usize) -> io::Result<NewFile> {
+    let new = NewFile::create(path, len)?;
     new.file.write_all_at(bytes, 0)?;
     // A store after the mapping would begin with a page fault, which takes longer. After a failure of the mapping, the file
     // is removed.
     new.file.write_all_at(&generation.to_ne_bytes(), G2_AT)?;
-    let pages = map(&new, layout)?;
-    Ok((pages, new.keep()))
-}
-
-/// Maps a new file, if possible at the address of the stopped file of the same name and length. Programs that stop and
-/// start again keep their pointers to values, because these pointers happen to stay valid with C's library.
-fn map(new: &NewFile, layout: &Layout) -> io::Result<Pages> {
-    let Layout { version, len, metrics, values, .. } = layout;
-    let of_type = if *version == Version::V1 { NAME_LEN } else { 8 };
-    let metrics = metrics.at..metrics.at + metrics.count * version.metric_len();
-    let file: &File = &new.file;
-    HANDLES.with_removed(
-        |old| old.pages.len() == *len && old.name.path() == new.path(),
-        |old| Pages::map(file, *len, (values.at, values.count), (metrics, of_type), old.map(|old| &old.pages)),
-    )
+    Ok(new)
 }
 
 /// Returns the generation number of a file that is written now: seconds, and microseconds in the lower half.
 fn generation() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now.as_secs() << 32) | u64::from(now.subsec_micros())
-}
-
-/// Takes the lock that changes of the handles need, for a fork. Returns whether it was free in time.
-pub(crate) fn hold(tries: u32) -> bool {
-    HANDLES.hold(tries)
-}
-
-/// Ends [`hold`].
-pub(crate) fn release() {
-    HANDLES.release();
 }

@@ -2,8 +2,7 @@
 
 use libc::{E2BIG, EINVAL};
 use mmv::format::PAYLOAD_LEN;
-
-use crate::json::{is_label_set, is_name};
+use pmapi::{LabelError, LabelSet};
 
 /// Flag of a label that does not identify its subject (`PM_LABEL_OPTIONAL`).
 pub(crate) const OPTIONAL: u32 = 1 << 7;
@@ -55,7 +54,16 @@ pub(crate) fn payload(name: &[u8], value: &[u8], ty: i32) -> Result<Box<[u8]>, i
     if text.len() >= PAYLOAD_LEN {
         return Err(E2BIG);
     }
-    if is_label_set(&text) { Ok(text.into()) } else { Err(EINVAL) }
+    match LabelSet::parse(&String::from_utf8_lossy(&text)) {
+        // Agents leave out the members of an object that have invalid names.
+        Ok(_) | Err(LabelError::Name(_) | LabelError::NameTooLong(_)) => Ok(text.into()),
+        Err(_) => Err(EINVAL),
+    }
+}
+
+/// Returns whether a text is the name of a label: letters, digits and underscores.
+fn is_name(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
 }
 
 /// Returns whether a text may be a number. C's library calls strtod(3), whose result depends on the locale. Numbers

@@ -15,14 +15,14 @@ use mmv::format::{
 use crate::contents::{Contents, OwnHelp, STRING};
 
 /// Offset of a section, and the number of its records.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     pub at: usize,
     pub count: usize,
 }
 
 /// Offsets of all sections.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     pub version: Version,
     pub len: usize,

@@ -12,9 +12,7 @@
 mod abi;
 mod contents;
 mod file;
-mod fork;
 mod handle;
-mod json;
 mod label;
 mod layout;
 mod notice;

@@ -1,9 +1,8 @@
 //! Registries: metrics that a program describes one by one, before it starts the export.
 
-use std::collections::BTreeMap;
-use std::ffi::c_void;
-use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 use libc::{EDEADLK, EFAULT, EINVAL};
 
@@ -11,17 +10,19 @@ use crate::contents::{Contents, Help, Indom, Instance, Metric, Names, own, own_h
 use crate::file;
 use crate::handle::{Handle, Started};
 use crate::label::Label;
-use crate::sys::{Lock, check_memory};
+use crate::sys::{KeepThread, check_memory};
 
-/// All registries, by the addresses that programs hold.
-static REGISTRIES: Lock<BTreeMap<usize, Entry>> = Lock::new(BTreeMap::new());
+/// Attempts to get the lock of a registry, with pauses: about a second. In a forked child, the thread that has the lock
+/// may not exist; in a signal handler, it may be the thread that was interrupted.
+const TRIES: u32 = 10_000;
+const PAUSE: Duration = Duration::from_micros(100);
 
-struct Entry {
-    /// Word whose address stands for the registry.
-    _token: Box<u64>,
-    /// The registry. A thread that writes its file has it, too: a change is then made to a copy.
-    registry: Arc<Registry>,
-}
+/// Memory of a registry, which stays allocated: a program may use a registry after it has freed it.
+#[derive(Debug)]
+pub(crate) struct Place(Mutex<Option<Arc<Registry>>>);
+
+/// The places of registries that were freed.
+static FREED: Mutex<Vec<&'static Place>> = Mutex::new(Vec::new());
 
 /// A registry (`mmv_registry_t`).
 #[derive(Clone, Debug)]
@@ -32,58 +33,74 @@ pub(crate) struct Registry {
     started: Option<Started>,
 }
 
-/// Creates a registry and returns the address that identifies it, or the code of an error.
-pub(crate) fn create(name: &[u8], cluster: i32, flags: u32) -> Result<*mut c_void, i32> {
+/// Creates a registry, or returns the code of an error.
+pub(crate) fn create(name: &[u8], cluster: i32, flags: u32) -> Result<&'static Place, i32> {
     check_memory(name.len())?;
-    let token = Box::new(0);
-    let address = ptr::from_ref(&*token).cast_mut().cast::<c_void>();
     let contents = Contents::new(cluster, flags, Names::Pointers);
-    let registry = Arc::new(Registry { name: name.into(), contents, started: None });
-    let mut all = REGISTRIES.lock().ok_or(EDEADLK)?;
-    all.insert(address.addr(), Entry { _token: token, registry });
-    Ok(address)
+    let registry = Some(Arc::new(Registry { name: name.into(), contents, started: None }));
+    let freed = FREED.try_lock().ok().and_then(|mut freed| freed.pop());
+    let Some(place) = freed else { return Ok(Box::leak(Box::new(Place(Mutex::new(registry))))) };
+    *place.lock()? = registry;
+    Ok(place)
 }
 
-/// Calls `change` with the registry at an address. Returns an error code if the registry does not exist, or in a signal
-/// handler that has interrupted another change.
-#[inline]
-pub(crate) fn change<R>(address: usize, change: impl FnOnce(&mut Registry) -> R) -> Result<R, i32> {
-    let mut all = REGISTRIES.lock().ok_or(EDEADLK)?;
-    all.get_mut(&address).map(|entry| change(Arc::make_mut(&mut entry.registry))).ok_or(EFAULT)
-}
+impl Place {
+    /// Waits for the lock, for a limited time.
+    fn lock(&self) -> Result<MutexGuard<'_, Option<Arc<Registry>>>, i32> {
+        for attempt in 0..TRIES {
+            match self.0.try_lock() {
+                Ok(registry) => return Ok(registry),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(PoisonError::into_inner(poisoned)),
+                Err(TryLockError::WouldBlock) if attempt < 100 => thread::yield_now(),
+                Err(TryLockError::WouldBlock) => {
+                    let _whole = KeepThread::new();
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+        Err(EDEADLK)
+    }
 
-/// Writes and maps the file of a registry (`mmv_stats_start`).
-pub(crate) fn start(address: usize) -> Result<*mut c_void, i32> {
-    // The lock is not held while the file is written, because a fork waits for it.
-    let all = REGISTRIES.lock().ok_or(EDEADLK)?;
-    let registry = all.get(&address).map(|entry| Arc::clone(&entry.registry)).ok_or(EFAULT)?;
-    drop(all);
-    let started = Handle::start(&registry.contents, file::path(&registry.name)?);
-    drop(registry);
-    if let Ok((_, started)) = &started {
+    /// Changes the registry, or returns the code of an error if it was freed.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Registry) -> R) -> Result<R, i32> {
+        // A thread that writes the file has the registry, too: then the change is made to a copy.
+        self.lock()?.as_mut().map(|registry| change(Arc::make_mut(registry))).ok_or(EFAULT)
+    }
+
+    fn registry(&self) -> Result<Arc<Registry>, i32> {
+        self.lock()?.as_ref().map(Arc::clone).ok_or(EFAULT)
+    }
+
+    /// Writes and maps the file (`mmv_stats_start`).
+    pub(crate) fn start(&self) -> Result<Started, i32> {
+        let registry = self.registry()?;
+        let started = Handle::start(&registry.contents, file::path(&registry.name)?)?;
+        drop(registry);
         // Another thread may have freed the registry meanwhile.
-        _ = change(address, |registry| registry.started = Some(*started));
+        _ = self.change(|registry| registry.started = Some(started));
+        Ok(started)
     }
-    started.map(|(handle, _)| handle)
-}
 
-/// Clears a registry, and ends its export (`mmv_stats_reset`).
-pub(crate) fn reset(address: usize) {
-    let started = change(address, |registry| {
-        let Contents { cluster, flags, names, labelled, .. } = registry.contents;
-        registry.contents = Contents { labelled, ..Contents::new(cluster, flags, names) };
-        registry.started.take()
-    });
-    if let Ok(Some(started)) = started {
-        Handle::stop_started(started);
+    /// Clears the registry, and ends its export (`mmv_stats_reset`).
+    pub(crate) fn reset(&self) {
+        let started = self.change(|registry| {
+            let Contents { cluster, flags, names, labelled, .. } = registry.contents;
+            registry.contents = Contents { labelled, ..Contents::new(cluster, flags, names) };
+            registry.started.take()
+        });
+        if let Ok(Some(started)) = started {
+            started.stop();
+        }
     }
-}
 
-/// Resets and removes a registry (`mmv_stats_free`).
-pub(crate) fn free(address: usize) {
-    reset(address);
-    let removed = REGISTRIES.lock().and_then(|mut all| all.remove(&address));
-    drop(removed);
+    /// Resets and removes the registry (`mmv_stats_free`).
+    pub(crate) fn free(&'static self) {
+        self.reset();
+        let removed = self.lock().ok().and_then(|mut registry| registry.take());
+        if let (Some(_), Ok(mut freed)) = (removed, FREED.try_lock()) {
+            freed.push(self);
+        }
+    }
 }
 
 impl Registry {
@@ -117,16 +134,6 @@ impl Registry {
     }
 }
 
-/// Takes the lock that changes of registries need, for a fork. Returns whether it was free in time.
-pub(crate) fn hold(tries: u32) -> bool {
-    REGISTRIES.acquire(tries)
-}
-
-/// Ends [`hold`].
-pub(crate) fn release() {
-    REGISTRIES.release();
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -134,9 +141,9 @@ mod tests {
 
     #[test]
     fn changes_during_starts_are_kept() {
-        let address = create(b"changes", 0, 0).unwrap().addr();
-        let add = || change(address, |registry| registry.add_indom(1, [None; 2])).unwrap().unwrap();
-        let lent = || Arc::clone(&REGISTRIES.lock().unwrap().get(&address).unwrap().registry);
+        let place = create(b"changes", 0, 0).unwrap();
+        let add = || place.change(|registry| registry.add_indom(1, [None; 2])).unwrap().unwrap();
+        let lent = || place.registry().unwrap();
         add();
         // Starts go on with what they began with.
         let (first, second) = (lent(), lent());
@@ -144,7 +151,10 @@ mod tests {
         add();
         let third = lent();
         assert_eq!([second, third].map(|registry| registry.contents.indoms.len()), [1, 2]);
-        free(address);
-        assert_eq!(change(address, |_| ()), Err(EFAULT));
+        place.free();
+        assert_eq!(place.change(|_| ()), Err(EFAULT));
+        // The next registry has the place.
+        let next = create(b"next", 0, 0).unwrap();
+        assert_eq!(next.change(|registry| registry.contents.indoms.len()), Ok(0));
     }
 }

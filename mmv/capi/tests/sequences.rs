@@ -109,7 +109,7 @@ proptest! {
         prop_assert!(started || done.later.is_none());
     }
 
-    /// Both libraries accept the same labels.
+    /// Both libraries accept the same labels, but for values that are not JSON: these are errors here.
     #[test]
     #[ignore = "needs PCP"]
     fn labels_are_checked_as_in_c(name in generated::label_name(), value in generated::label_value(), ty in 0..8) {
@@ -122,6 +122,10 @@ proptest! {
             (result, if result < 0 { code } else { 0 })
         };
         let shown = (String::from_utf8_lossy(&name), String::from_utf8_lossy(&value));
-        prop_assert_eq!(add(own), add(c), "{:?} of type {}", shown, ty);
+        let own = add(own);
+        prop_assert!(own.0 < 0 || ty == 4 || generated::is_json(&value), "{:?} of type {}", shown, ty);
+        if own.1 != libc::EINVAL || ty == 4 || generated::is_json(&value) {
+            prop_assert_eq!(own, add(c), "{:?} of type {}", shown, ty);
+        }
     }
 }

@@ -12,11 +12,11 @@ use libc::{EFAULT, EINVAL};
 use super::arrays::{CIndom, CMetric, CName, InPlace, Pointer, help, indoms, metrics};
 use super::text::{guarded, reported, text};
 use crate::contents::{Contents, Metric, Names, own, own_help};
-use crate::handle::Handle;
+use crate::handle::{FILES, Handle};
 use crate::label::{Label, Level, OPTIONAL, payload};
-use crate::registry::{self, Registry};
-use crate::sys::{KeepThread, check_memory};
-use crate::{file, fork};
+use crate::registry::{self, Place, Registry};
+use crate::sys::{KeepThread, catch_lost_pages, check_memory, watch_threads};
+use crate::{file, handle};
 
 /// Identifier that means no instance (`PM_IN_NULL`).
 const NO_INSTANCE: i32 = -1;
@@ -25,6 +25,21 @@ const NO_INSTANCE: i32 = -1;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Units(u32);
+
+/// Notices threads, forks, and truncations of files from now on.
+fn watch() {
+    watch_threads();
+    catch_lost_pages(handle::replace_page);
+}
+
+/// Returns the registry at an address, unless that is null.
+///
+/// # Safety
+/// The address is null or was returned by [`_mmv_stats_registry`].
+unsafe fn registry_at(address: *mut c_void) -> Option<&'static Place> {
+    // SAFETY: by this function's contract; the memory of a registry stays allocated.
+    unsafe { address.cast::<Place>().as_ref() }
+}
 
 /// Starts an export from arrays of either form.
 ///
@@ -39,7 +54,7 @@ unsafe fn init<N: CName>(
     let _whole = KeepThread::new();
     reported(ptr::null_mut(), || {
         check_memory(0)?;
-        fork::watch();
+        watch();
         // SAFETY: by this function's contract.
         let name = unsafe { text(name) }.ok_or(EFAULT)?;
         let contents = Contents {
@@ -49,7 +64,7 @@ unsafe fn init<N: CName>(
             indoms: unsafe { indoms(all_indoms, indom_count) }?,
             ..Contents::new(cluster, flags as u32, names)
         };
-        Ok(Handle::start(&contents, file::path(name)?)?.0)
+        Ok(Handle::start(&contents, file::path(name)?)?.address())
     })
 }
 
@@ -84,12 +99,14 @@ unsafe extern "C" fn _mmv_stats2_init(
 /// Ends the export of a handle. Ignores the name, except that Perl's module passes the two arguments in the wrong
 /// order.
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_stats_stop(name: *const c_char, handle: *mut c_void) {
+unsafe extern "C" fn _mmv_stats_stop(name: *const c_char, handle: *mut c_void) {
     let _whole = KeepThread::new();
     guarded((), || {
-        if !Handle::stop(handle.addr()) {
-            Handle::stop(name.addr());
-        }
+        let is_handle = |address: *mut c_void| address.addr() % 4096 == 0;
+        let swapped = !is_handle(handle) && is_handle(name.cast_mut().cast());
+        let handle = if swapped { name.cast_mut().cast() } else { handle };
+        // SAFETY: the assumptions of this module.
+        unsafe { FILES.find(handle) }.map(Handle::stop);
     });
 }
 
@@ -98,36 +115,43 @@ unsafe extern "C" fn _mmv_stats_registry(name: *const c_char, cluster: c_int, fl
     reported(ptr::null_mut(), || {
         // SAFETY: the assumptions of this module.
         let name = unsafe { text(name) }.ok_or(EFAULT)?;
-        fork::watch_forks();
-        registry::create(name, cluster, flags as u32)
+        watch_threads();
+        Ok(ptr::from_ref(registry::create(name, cluster, flags as u32)?).cast_mut().cast())
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_stats_start(registry: *mut c_void) -> *mut c_void {
+unsafe extern "C" fn _mmv_stats_start(registry: *mut c_void) -> *mut c_void {
     let _whole = KeepThread::new();
     reported(ptr::null_mut(), || {
         check_memory(0)?;
-        fork::watch();
-        registry::start(registry.addr())
+        watch();
+        // SAFETY: the assumptions of this module.
+        Ok(unsafe { registry_at(registry) }.ok_or(EFAULT)?.start()?.address())
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_stats_reset(registry: *mut c_void) {
+unsafe extern "C" fn _mmv_stats_reset(registry: *mut c_void) {
     let _whole = KeepThread::new();
-    guarded((), || registry::reset(registry.addr()));
+    // SAFETY: the assumptions of this module.
+    guarded((), || unsafe { registry_at(registry) }.map_or((), Place::reset));
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_stats_free(registry: *mut c_void) {
+unsafe extern "C" fn _mmv_stats_free(registry: *mut c_void) {
     let _whole = KeepThread::new();
-    guarded((), || registry::free(registry.addr()));
+    // SAFETY: the assumptions of this module.
+    guarded((), || unsafe { registry_at(registry) }.map_or((), Place::free));
 }
 
 /// Calls `add` with a registry. Returns 0, or -1 with `errno` set.
-fn add_to(registry: *mut c_void, add: impl FnOnce(&mut Registry) -> Result<(), i32>) -> c_int {
-    reported(-1, || registry::change(registry.addr(), add)?.map(|()| 0))
+///
+/// # Safety
+/// As for [`registry_at`].
+unsafe fn add_to(registry: *mut c_void, add: impl FnOnce(&mut Registry) -> Result<(), i32>) -> c_int {
+    // SAFETY: by this function's contract.
+    reported(-1, || unsafe { registry_at(registry) }.ok_or(EFAULT)?.change(add)?.map(|()| 0))
 }
 
 #[unsafe(no_mangle)]
@@ -142,12 +166,14 @@ unsafe extern "C" fn _mmv_stats_add_metric(
     short: *const c_char,
     long: *const c_char,
 ) -> c_int {
-    add_to(registry, |registry| {
+    let add = |registry: &mut Registry| {
         // SAFETY: the assumptions of this module.
         let (name, help) = unsafe { (text(name).ok_or(EINVAL)?, help(short, long)) };
         let (item, serial, units) = (item as u32, serial as u32, units.0);
         registry.add_metric(|| Metric { name: own(name), item, ty, semantics, units, serial, help: own_help(help) })
-    })
+    };
+    // SAFETY: as above.
+    unsafe { add_to(registry, add) }
 }
 
 #[unsafe(no_mangle)]
@@ -157,10 +183,12 @@ unsafe extern "C" fn _mmv_stats_add_indom(
     short: *const c_char,
     long: *const c_char,
 ) -> c_int {
-    add_to(registry, |registry| {
+    let add = |registry: &mut Registry| {
         // SAFETY: the assumptions of this module.
         registry.add_indom(serial as u32, unsafe { help(short, long) })
-    })
+    };
+    // SAFETY: as above.
+    unsafe { add_to(registry, add) }
 }
 
 #[unsafe(no_mangle)]
@@ -170,10 +198,12 @@ unsafe extern "C" fn _mmv_stats_add_instance(
     id: c_int,
     name: *const c_char,
 ) -> c_int {
-    add_to(registry, |registry| {
+    let add = |registry: &mut Registry| {
         // SAFETY: the assumptions of this module.
         registry.add_instance(serial as u32, id, unsafe { text(name) }.ok_or(EINVAL)?)
-    })
+    };
+    // SAFETY: as above.
+    unsafe { add_to(registry, add) }
 }
 
 /// Subject of a label: its level and identifiers. Without an identifier, the subject is the registry's cluster.
@@ -192,14 +222,16 @@ unsafe fn add_label(
 ) -> c_int {
     // The check of the text needs random numbers, which come from a cancellation point.
     let _whole = KeepThread::new();
-    add_to(registry, |registry| {
+    let add = |registry: &mut Registry| {
         // SAFETY: by this function's contract.
         let (name, value) = unsafe { (text(name).ok_or(EINVAL)?, text(value).ok_or(EINVAL)?) };
         let flags = level as u32 | if optional == 0 { 0 } else { OPTIONAL };
         let identity = identity.unwrap_or(registry.cluster()) as u32;
         check_memory(0)?;
         registry.add_label(Label { flags, identity, internal, payload: payload(name, value, ty)? })
-    })
+    };
+    // SAFETY: by this function's contract.
+    unsafe { add_to(registry, add) }
 }
 
 #[unsafe(no_mangle)]

@@ -5,10 +5,10 @@
 //! 2. A pointer to an array is null, or points to as many elements as the program passes, at an address that is a
 //!    multiple
 //!    of the element's alignment.
-//! 3. A handle, registry or value may be any number: it is looked up, never dereferenced.
+//! 3. A handle or registry is null, or was returned by this library, even if its export was stopped or the registry
+//!    freed. A value may be any number: it is compared with the values of the handle.
 //!
-//! The C library assumes the same of texts and arrays, and that no pointer is null; it dereferences handles, registries
-//! and values.
+//! The C library assumes the same, and that no pointer is null and no export stopped.
 #![allow(unsafe_code)]
 
 mod arrays;

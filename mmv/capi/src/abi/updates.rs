@@ -1,7 +1,7 @@
 //! The functions that find and change values: `mmv_lookup_value_desc(3)`, `mmv_inc_value(3)`, `mmv_set_value(3)`.
 //!
-//! Functions without a result do nothing when a handle or value is null. When it is unknown to this library, for
-//! instance after the export was stopped, the first such call also writes a line to standard error.
+//! Functions without a result do nothing when a handle or value is null. When the handle's export was stopped, or the
+//! value is not one of the export, the first such call also writes a line to standard error.
 //!
 //! Look-ups are [`guarded`], since they allocate memory. The updates of a value have no operation that can panic.
 
@@ -11,7 +11,7 @@ use std::ptr;
 use mmv::format::STRING_LEN;
 
 use super::text::{beginning, guarded, text};
-use crate::handle::Handle;
+use crate::handle::{FILES, Handle};
 use crate::notice::warn;
 use crate::sys::{KeepThread, Value, now};
 use crate::update;
@@ -20,9 +20,13 @@ use crate::update;
 type Atom = *mut c_void;
 
 /// Returns the value at an address, its type, and the handle that it belongs to.
+///
+/// # Safety
+/// As for [`Files::find`](crate::sys::Files::find).
 #[inline(always)]
-fn find(handle: *mut c_void, atom: Atom) -> Option<(&'static Handle, Value<'static>, u8)> {
-    let found = Handle::find(handle.addr()).and_then(|handle| {
+unsafe fn find(handle: *mut c_void, atom: Atom) -> Option<(&'static Handle, Value<'static>, u8)> {
+    // SAFETY: by this function's contract.
+    let found = unsafe { FILES.find(handle) }.and_then(|handle| {
         let (value, ty) = handle.value_at(atom.addr())?;
         Some((handle, value, ty))
     });
@@ -47,11 +51,12 @@ extern "C" fn missed(handle: *mut c_void, atom: Atom) {
 /// Returns the value of a metric and instance.
 ///
 /// # Safety
-/// As for [`text`].
+/// As for [`text`] and [`Files::find`](crate::sys::Files::find).
 unsafe fn lookup(handle: *mut c_void, metric: *const c_char, instance: *const c_char) -> Option<Value<'static>> {
     // SAFETY: by this function's contract. No name in a file is longer.
     let (metric, instance) = unsafe { (beginning(metric, STRING_LEN)?, beginning(instance, STRING_LEN)) };
-    Handle::find(handle.addr())?.value_of(metric, instance)
+    // SAFETY: as above.
+    unsafe { FILES.find(handle) }?.value_of(metric, instance)
 }
 
 #[unsafe(no_mangle)]
@@ -65,22 +70,25 @@ unsafe extern "C" fn _mmv_lookup_value_desc(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_inc_value(handle: *mut c_void, atom: Atom, number: f64) {
-    if let Some((_, value, ty)) = find(handle, atom) {
+unsafe extern "C" fn _mmv_inc_value(handle: *mut c_void, atom: Atom, number: f64) {
+    // SAFETY: the assumptions of this module.
+    if let Some((_, value, ty)) = unsafe { find(handle, atom) } {
         update::add(value, ty, number);
     }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_inc(handle: *mut c_void, atom: Atom) {
-    if let Some((_, value, ty)) = find(handle, atom) {
+unsafe extern "C" fn _mmv_inc(handle: *mut c_void, atom: Atom) {
+    // SAFETY: the assumptions of this module.
+    if let Some((_, value, ty)) = unsafe { find(handle, atom) } {
         update::increment(value, ty);
     }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_set_value(handle: *mut c_void, atom: Atom, number: f64) {
-    if let Some((_, value, ty)) = find(handle, atom) {
+unsafe extern "C" fn _mmv_set_value(handle: *mut c_void, atom: Atom, number: f64) {
+    // SAFETY: the assumptions of this module.
+    if let Some((_, value, ty)) = unsafe { find(handle, atom) } {
         update::set(value, ty, number);
     }
 }
@@ -88,10 +96,11 @@ extern "C" fn _mmv_set_value(handle: *mut c_void, atom: Atom, number: f64) {
 /// Adds the number at an address.
 ///
 /// # Safety
-/// The address is null, or points to as many bytes as the value's type has.
+/// As for [`find`]. The address of the number is null, or points to as many bytes as the value's type has.
 #[inline(always)]
 unsafe fn add_atom(handle: *mut c_void, atom: Atom, number: *const c_void) {
-    let Some((_, value, ty)) = find(handle, atom).filter(|_| !number.is_null()) else { return };
+    // SAFETY: by this function's contract.
+    let Some((_, value, ty)) = unsafe { find(handle, atom) }.filter(|_| !number.is_null()) else { return };
     update::add_atom(
         value,
         ty,
@@ -117,9 +126,10 @@ unsafe extern "C" fn _mmv_add(handle: *mut c_void, atom: Atom, number: *const c_
 /// Sets a value to the `pmAtomValue` at an address.
 ///
 /// # Safety
-/// The address is null, or points to a `pmAtomValue` whose pointer to a string is null or points to a text with a NUL.
+/// As for [`find`]. The address is null, or points to a `pmAtomValue` whose pointer to a string is null or points to a text with a NUL.
 unsafe fn set_atom(handle: *mut c_void, atom: Atom, number: *const c_void) {
-    let Some((handle, value, ty)) = find(handle, atom).filter(|_| !number.is_null()) else { return };
+    // SAFETY: by this function's contract.
+    let Some((handle, value, ty)) = unsafe { find(handle, atom) }.filter(|_| !number.is_null()) else { return };
     if update::is_string(ty) {
         // SAFETY: by this function's contract, the union has a pointer.
         let string = unsafe { text(number.cast::<*const c_char>().read_unaligned()) };
@@ -146,9 +156,10 @@ unsafe extern "C" fn _mmv_set(handle: *mut c_void, atom: Atom, number: *const c_
 /// Sets a string of a given number of bytes.
 ///
 /// # Safety
-/// The string is null, or has this number of bytes, or is shorter and ends in a NUL.
+/// As for [`find`]. The string is null, or has this number of bytes, or is shorter and ends in a NUL.
 unsafe fn set_string(handle: *mut c_void, atom: Atom, string: *const c_char, size: usize) {
-    let Some((handle, value, ty)) = find(handle, atom).filter(|_| !string.is_null()) else { return };
+    // SAFETY: by this function's contract.
+    let Some((handle, value, ty)) = unsafe { find(handle, atom) }.filter(|_| !string.is_null()) else { return };
     // C's library ignores strings that are too long.
     if !update::is_string(ty) || size >= STRING_LEN - 1 {
         return;
@@ -207,7 +218,8 @@ unsafe extern "C" fn _mmv_stats_inc_fallback(
 unsafe fn add_first(handle: *mut c_void, metric: *const c_char, instances: &[*const c_char], number: f64) {
     // SAFETY: by this function's contract.
     if let Some(value) = instances.iter().find_map(|instance| unsafe { lookup(handle, metric, *instance) }) {
-        _mmv_inc_value(handle, value.address(), number);
+        // SAFETY: by this function's contract.
+        unsafe { _mmv_inc_value(handle, value.address(), number) };
     }
 }
 
@@ -216,7 +228,8 @@ unsafe extern "C" fn _mmv_stats_set(handle: *mut c_void, metric: *const c_char, 
     guarded((), || {
         // SAFETY: the assumptions of this module.
         if let Some(value) = unsafe { lookup(handle, metric, instance) } {
-            _mmv_set_value(handle, value.address(), number);
+            // SAFETY: as above.
+            unsafe { _mmv_set_value(handle, value.address(), number) };
         }
     });
 }
@@ -237,13 +250,15 @@ unsafe extern "C" fn _mmv_stats_interval_start(
     } else {
         atom
     };
-    _mmv_inc_value(handle, atom, -now());
+    // SAFETY: the assumptions of this module.
+    unsafe { _mmv_inc_value(handle, atom, -now()) };
     atom
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn _mmv_stats_interval_end(handle: *mut c_void, atom: Atom) {
-    _mmv_inc_value(handle, atom, now());
+unsafe extern "C" fn _mmv_stats_interval_end(handle: *mut c_void, atom: Atom) {
+    // SAFETY: the assumptions of this module.
+    unsafe { _mmv_inc_value(handle, atom, now()) };
 }
 
 #[unsafe(no_mangle)]

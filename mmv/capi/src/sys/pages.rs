@@ -1,21 +1,31 @@
 //! Files at addresses of this process, and the values in them.
 
+use std::ffi::c_void;
 use std::fs::File;
 use std::io;
+use std::iter;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use mmv::format::VALUE_LEN;
 
-use super::{Keyed, Table, single_threaded};
+use super::single_threaded;
 
-/// A mapped file.
+/// Smallest size of a page, in bytes. Each handle is a multiple of it.
+const LEAST_PAGE: usize = 4096;
+
+/// A mapped file, and a page of memory in front of it, whose last words lead to the file's owner in [`Files`].
 #[derive(Debug)]
 pub(crate) struct Pages {
     base: NonNull<u8>,
+    /// Size of the page in front, in bytes.
+    front: usize,
     /// Length of the file, in bytes.
     len: usize,
     /// The first value, at an address that is a multiple of 8.
@@ -26,8 +36,6 @@ pub(crate) struct Pages {
     metrics: Range<usize>,
     /// Offset in a metric of the word that has its item and its type.
     of_type: usize,
-    /// Whether dropping unmaps the pages. False once another file is mapped at their addresses.
-    owned: AtomicBool,
 }
 
 // SAFETY: the pages are accessed as atomics only (invariant 3); the other fields do not change.
@@ -36,47 +44,44 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps a file of `len` bytes with `count` values from `values_at` on, at the address of retired pages of the same length,
-    /// if there are any. The values' metrics are at the offsets `metrics`, with their types in the second half of the word
-    /// at `of_type`.
+    /// Maps a file of `len` bytes with `count` values from `values_at` on. The values' metrics are at the offsets
+    /// `metrics`, with their types in the second half of the word at `of_type`.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
     pub(crate) fn map(
         file: &File,
         len: usize,
         (values_at, count): (usize, usize),
         (metrics, of_type): (Range<usize>, usize),
-        retired: Option<&Pages>,
     ) -> io::Result<Pages> {
         let values = count.checked_mul(VALUE_LEN).and_then(|bytes| bytes.checked_add(values_at));
+        let front = page_size()?;
+        let Some(all) = len.checked_add(front) else { return Err(io::ErrorKind::OutOfMemory.into()) };
         if len == 0 || values_at % 8 != 0 || values.is_none_or(|end| end > len) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // Of several threads, only one may take over the range.
-        let taken = retired.filter(|old| old.len == len && old.owned.swap(false, AcqRel));
-        let at = taken.map_or(ptr::null_mut(), |old| old.base.as_ptr());
-        let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-        // SAFETY: without an address the kernel chooses free pages. With an address, the pages belonged only to
-        // `taken`, and stay mapped for late accesses through it (invariant 1).
-        let base = unsafe { map(at, len, libc::MAP_SHARED | fixed, file.as_raw_fd()) };
-        // After a failure the range stays reserved: the kernel might have unmapped it.
-        let base = base?;
-        // SAFETY: `values_at` is at most `len`.
-        let values = unsafe { base.as_ptr().add(values_at) };
-        Ok(Pages { base, len, values, count, metrics, of_type, owned: AtomicBool::new(true) })
+        // SAFETY: the kernel chooses free pages.
+        let start = unsafe { map(ptr::null_mut(), all, MEMORY, -1) }?;
+        // SAFETY: both offsets are at most `all`.
+        let (base, values) = unsafe { (start.add(front), start.as_ptr().add(front + values_at)) };
+        let pages = Pages { base, front, len, values, count, metrics, of_type };
+        pages.map_again(file)?;
+        Ok(pages)
     }
 
-    /// Returns the address that programs use as their handle.
-    pub(crate) fn address(&self) -> usize {
-        self.base.as_ptr().addr()
+    /// Maps another file of the same length in the place of the memory that [`Pages::retire`] has put there.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    pub(crate) fn map_again(&self, file: &File) -> io::Result<()> {
+        // SAFETY: the range belongs to these pages, and stays mapped (invariant 1).
+        unsafe { map(self.base.as_ptr(), self.len, libc::MAP_SHARED | libc::MAP_FIXED, file.as_raw_fd()) }.map(|_| ())
     }
 
     /// Returns the handle of the program.
-    pub(crate) fn handle(&self) -> *mut libc::c_void {
+    pub(crate) fn handle(&self) -> *mut c_void {
         self.base.as_ptr().cast()
-    }
-
-    /// Returns the length of the file, in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 
     /// Returns the value at an address, and its type, which its metric has.
@@ -117,37 +122,123 @@ impl Pages {
         inside.then(|| unsafe { slice::from_raw_parts(self.base.as_ptr().add(at).cast::<AtomicU64>(), count) })
     }
 
-    /// Replaces the file by memory of this process: the program may still store values there. If the kernel refuses,
-    /// the file stays mapped.
+    /// Ends the use of the handle, and replaces the file by memory of this process: the program may still store values
+    /// there. If the kernel refuses, the file stays mapped.
     pub(crate) fn retire(&self) {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let [files, owner] = front(self.handle());
+        files.store(ptr::null_mut(), Release);
+        owner.store(ptr::null_mut(), Release);
+        // The page in front, too: memory that is not used costs nothing.
+        let start = self.base.as_ptr().wrapping_sub(self.front);
         // SAFETY: the range belongs to these pages, and stays mapped (invariant 1).
-        _ = unsafe { map(self.base.as_ptr(), self.len, flags, -1) };
+        _ = unsafe { map(start, self.front + self.len, MEMORY | libc::MAP_FIXED, -1) };
     }
-}
 
-/// Replaces the page at an address by memory of this process, if it is a page of an object of the table. Returns whether it
-/// is. A signal handler may call this. Other threads may remove and free objects meanwhile.
-pub(crate) fn replace_page<T: Keyed>(address: usize, table: &Table<T>) -> bool {
-    // SAFETY: the call is always safe.
-    let Some(size) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok().filter(|size| *size > 0) else {
-        return false;
-    };
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    let page = ptr::without_provenance_mut(address - address % size);
-    // SAFETY: the page belongs to an object, and stays mapped (invariant 1): the caller accesses the object, so that it
-    // cannot be freed meanwhile (invariant 5).
-    table.covers(address, size) && unsafe { map(page, size, flags, -1) }.is_ok()
+    fn covers(&self, address: usize) -> bool {
+        address.wrapping_sub(self.base.as_ptr().addr()) < self.len.next_multiple_of(self.front)
+    }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        if *self.owned.get_mut() {
-            // SAFETY: the range was mapped by `map` and belongs to these pages; `Table` drops them when no reference to
-            // them is left (invariant 5).
-            unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
-        }
+        let start = self.base.as_ptr().wrapping_sub(self.front);
+        // SAFETY: the range was mapped by `map` and belongs to these pages, which are in no `Files`: those keep them for ever.
+        unsafe { libc::munmap(start.cast(), self.front + self.len) };
     }
+}
+
+/// Returns the two words in front of a file: the addresses of its [`Files`], which another copy of the library in this
+/// process does not have, and of its owner.
+#[inline(always)]
+fn front<'a>(handle: *mut c_void) -> &'a [AtomicPtr<c_void>; 2] {
+    // SAFETY: the words are in the page in front of the file, aligned, and accessed as atomics only. The page stays mapped
+    // (invariant 1).
+    unsafe { &*handle.cast::<[AtomicPtr<c_void>; 2]>().wrapping_sub(1) }
+}
+
+/// The files that a process has mapped so far, with their owners. All stay allocated: threads may use any of them at any
+/// time.
+pub(crate) struct Files<T: 'static> {
+    newest: AtomicPtr<Node<T>>,
+}
+
+struct Node<T> {
+    owner: T,
+    next: AtomicPtr<Node<T>>,
+}
+
+impl<T: AsRef<Pages> + Send + Sync> Files<T> {
+    pub(crate) const fn new() -> Files<T> {
+        Files { newest: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Returns the owner of the file with this handle, unless its use has ended. A signal handler may call this.
+    ///
+    /// # Safety
+    /// The handle is that of a file in any `Files`, or no multiple of the size of a page, or null.
+    #[inline(always)]
+    pub(crate) unsafe fn find(&'static self, handle: *mut c_void) -> Option<&'static T> {
+        if handle.is_null() || handle.addr() % LEAST_PAGE != 0 {
+            return None;
+        }
+        let [files, owner] = front(handle);
+        if !ptr::addr_eq(files.load(Acquire), self) {
+            return None;
+        }
+        // SAFETY: the word is null or was stored by `publish`, and owners stay allocated.
+        unsafe { owner.load(Acquire).cast::<T>().as_ref() }
+    }
+
+    /// Adds a file. It is not found before [`Files::publish`].
+    ///
+    /// # Errors
+    /// The owner, if there is no memory for it.
+    pub(crate) fn insert(&'static self, owner: T) -> Result<&'static T, T> {
+        let mut place = Vec::new();
+        if place.try_reserve_exact(1).is_err() {
+            return Err(owner);
+        }
+        place.push(Node { owner, next: AtomicPtr::new(ptr::null_mut()) });
+        let node: &'static Node<T> = &Vec::leak(place)[0];
+        let new = ptr::from_ref(node).cast_mut();
+        _ = self.newest.fetch_update(Release, Relaxed, |newest| {
+            node.next.store(newest, Relaxed);
+            Some(new)
+        });
+        Ok(&node.owner)
+    }
+
+    /// Makes [`Files::find`] return the owner of a file.
+    pub(crate) fn publish(&'static self, of: &'static T) {
+        let [files, owner] = front(of.as_ref().handle());
+        owner.store(ptr::from_ref(of).cast_mut().cast(), Release);
+        files.store(ptr::from_ref(self).cast_mut().cast(), Release);
+    }
+
+    /// Returns all owners, the newest first. A signal handler may call this.
+    pub(crate) fn all(&'static self) -> impl Iterator<Item = &'static T> {
+        // SAFETY: the pointers to nodes come from `insert`, and nodes stay allocated.
+        let at = |pointer: &AtomicPtr<Node<T>>| unsafe { pointer.load(Acquire).as_ref::<'static>() };
+        iter::successors(at(&self.newest), move |node| at(&node.next)).map(|node| &node.owner)
+    }
+
+    /// Replaces the page at an address by memory of this process, if it is a page of a file. Returns whether it is. A
+    /// signal handler may call this.
+    pub(crate) fn replace_page(&'static self, address: usize) -> bool {
+        let Some(pages) = self.all().map(AsRef::as_ref).find(|pages| pages.covers(address)) else { return false };
+        let page = ptr::without_provenance_mut(address - address % pages.front);
+        // SAFETY: the page belongs to a file, and stays mapped (invariant 1).
+        unsafe { map(page, pages.front, MEMORY | libc::MAP_FIXED, -1) }.is_ok()
+    }
+}
+
+/// Memory that costs nothing until it is used.
+const MEMORY: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
+fn page_size() -> io::Result<usize> {
+    // SAFETY: the call is always safe.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).ok_or_else(io::Error::last_os_error)
 }
 
 /// # Safety
@@ -239,7 +330,7 @@ impl<'a> Value<'a> {
     }
 
     /// Returns the program's pointer to the value.
-    pub(crate) fn address(self) -> *mut libc::c_void {
+    pub(crate) fn address(self) -> *mut c_void {
         self.at.cast()
     }
 

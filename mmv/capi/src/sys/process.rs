@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32,
+    AtomicBool, AtomicPtr, AtomicU8,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -16,9 +16,6 @@ static SEVERAL: AtomicU8 = AtomicU8::new(0);
 /// `__libc_single_threaded` of glibc until the first fork.
 static SINGLE: AtomicPtr<u8> = AtomicPtr::new(UNKNOWN.as_ptr());
 
-/// The process in which no lock is held by a thread that does not exist, or 0 before the first start.
-static WHOLE: AtomicU32 = AtomicU32::new(0);
-
 /// Returns whether no other thread or process can update values at the same time.
 #[inline(always)]
 pub(crate) fn single_threaded() -> bool {
@@ -27,20 +24,15 @@ pub(crate) fn single_threaded() -> bool {
     unsafe { AtomicU8::from_ptr(SINGLE.load(Relaxed)) }.load(Relaxed) != 0
 }
 
-/// Finds the C library's flag for a single thread, and registers the functions that a forking thread calls: `prepare`
-/// before the fork, `parent` and `child` after it. Calls after the first do nothing.
-///
-/// No thread takes a lock before the functions are registered: a fork that does not call them would leave it locked in
-/// the child. Two threads may therefore both register them.
-pub(crate) fn before_first_start(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+/// Finds the C library's flag for a single thread, and notices forks from now on. Calls after the first do nothing.
+pub(crate) fn watch_threads() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.load(Acquire) {
         return;
     }
-    keep_whole();
-    // SAFETY: the functions are of this library. The C library forgets them when it unloads the library. They cannot
-    // unwind, because Rust aborts the process when an `extern "C"` function panics.
-    let registered = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    // Two threads may both register the function.
+    // SAFETY: the function is of this library, which is never unloaded (`-z nodelete`), and cannot unwind.
+    let registered = unsafe { libc::pthread_atfork(Some(share_values), None, None) };
     // Without a handler the library would not notice a fork.
     if registered == 0 {
         // SAFETY: the name ends in a NUL.
@@ -53,20 +45,8 @@ pub(crate) fn before_first_start(prepare: extern "C" fn(), parent: extern "C" fn
     DONE.store(true, Release);
 }
 
-/// States that all locks of this process are free, or held by threads that exist.
-pub(crate) fn keep_whole() {
-    WHOLE.store(std::process::id(), Relaxed);
-}
-
-/// Returns whether a lock may be held by a thread that does not exist. This is so in a child whose parent could not free
-/// the locks before the fork, and in a child of a system call that runs no fork handlers, such as clone(2).
-pub(crate) fn is_torn() -> bool {
-    let whole = WHOLE.load(Relaxed);
-    whole != 0 && whole != std::process::id()
-}
-
 /// Makes all updates exact from now on, whatever the number of threads.
-pub(crate) fn share_values() {
+extern "C" fn share_values() {
     SINGLE.store(SEVERAL.as_ptr(), Relaxed);
 }
 
