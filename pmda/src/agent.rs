@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use pcp_pdu::handshake::Features;
-use pcp_pdu::metadata::{Fetch, Subject, TextKind};
+use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::Changes;
-use pmapi::{Atom, Domain, Error, Inst, Item, LabelSet, PmId, Result, Serial};
+use pmapi::{Atom, Error, Inst, Item, LabelSet, Result, Serial};
 
 use crate::catalog::{Catalog, LabelSubject};
 use crate::client::{Client, ClientAttribute};
@@ -14,6 +14,7 @@ use crate::error::Start;
 use crate::indom::Instances;
 use crate::log::Layer;
 use crate::poll::{PollSet, Wake};
+use crate::request::Request;
 use crate::setup::Setup;
 use crate::values::Values;
 
@@ -116,13 +117,16 @@ pub trait Agent: Sized + 'static {
         Ok(())
     }
 
-    /// Puts the current values of a metric into `out` (pmdaFetch(3)). The engine calls this only for declared metrics
-    /// and those of catalogs.
+    /// Puts the current values of a metric into `out` (pmdaFetch(3)). The engine calls this for metrics that have no
+    /// getter at their declaration ([`Setup::counter`] and others, [`Table`](crate::Table)), and for those of catalogs.
     ///
     /// # Errors
     /// The error becomes the answer for this metric, in place of its values. The other metrics of the request are not
-    /// affected.
-    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result;
+    /// affected. The default is `PM_ERR_PMID`, which is logged.
+    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
+        let _ = (item, out);
+        Err(Error::PMID)
+    }
 
     /// Prepares for a request (pmdaSetCheckCallBack(3)): reads the source, or updates the instances. Called once for
     /// each request, before it is answered. A client that has fetched values asks for the names of their instances
@@ -250,43 +254,5 @@ pub trait Agent: Sized + 'static {
     /// Called when a descriptor of [`Agent::sources`] is ready, or when its time has come.
     fn wake(&mut self, wake: Wake) {
         let _ = wake;
-    }
-}
-
-/// The subject of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Request<'a> {
-    /// Values of metrics.
-    Fetch(Items<'a>),
-    /// Instances of a domain.
-    Instance(Serial),
-    /// A metric's descriptor.
-    Desc(Item),
-    /// Help text.
-    Text,
-    /// Labels of a domain.
-    InDomLabels(Serial),
-    /// Labels of the instances of a domain.
-    InstanceLabels(Serial),
-    /// Labels of the context, the agent, a cluster or a metric.
-    Labels,
-    /// Values to be stored.
-    Store,
-    /// Names of metrics. With a name, the client looks up the metrics at or below it, and is likely to fetch them next.
-    Names(Option<&'a str>),
-}
-
-/// The metrics of a fetch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Items<'a> {
-    pub(crate) fetch: Fetch<'a>,
-    pub(crate) domain: Domain,
-}
-
-impl<'a> Items<'a> {
-    /// Iterates over the metrics of the agent's domain, known or not, in the client's order and with repetitions.
-    pub fn iter(self) -> impl Iterator<Item = Item> + Clone + 'a {
-        self.fetch.pmids().flatten().filter(move |pmid| pmid.domain() == self.domain).map(PmId::item)
     }
 }

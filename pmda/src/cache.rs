@@ -59,9 +59,9 @@ use table::{State, Table};
 /// | `PMDA_CACHE_WALK_REWIND` and `_WALK_NEXT` | [`Cache::active`], and of all instances [`Cache::all`] |
 /// | `PMDA_CACHE_SIZE`, `_SIZE_ACTIVE`, `_SIZE_INACTIVE` | [`Cache::len`], [`Cache::active_len`], their difference |
 /// | `PMDA_CACHE_REUSE`, `pmdaCacheResize` | [`Cache::reuse`], [`Cache::resize`] |
-/// | `PMDA_CACHE_LOAD` | [`Cache::open`], [`Cache::load`] |
+/// | `PMDA_CACHE_LOAD` | [`Cache::persistent`], [`Cache::load`] |
 /// | `PMDA_CACHE_SAVE`, `_SYNC`, `_WRITE` | [`Cache::save`], [`Cache::sync`], [`Cache::write`] |
-/// | `PMDA_CACHE_STRINGS` | [`Cache::strings`] |
+/// | `PMDA_CACHE_STRINGS` | [`Cache::whole_names`] |
 /// | `PMDA_CACHE_DUMP` | [`Cache::dump`] |
 /// | `PMDA_CACHE_CHECK`, `_REORG`, `_DUMP_ALL` | not needed: a cache is a value, and keeps itself in order |
 ///
@@ -86,7 +86,7 @@ use table::{State, Table};
 ///         setup.indom(FILE).help("Files", "The files of the agent's directory.");
 ///         let size = setup.metric("files.size", Item::new(0, 0), Type::U64).indom(FILE).units(Units::BYTES);
 ///         size.help("Size of a file", "In bytes.");
-///         Ok(Files { sizes: Cache::new(setup.indom_id(FILE)) })
+///         Ok(Files { sizes: setup.cache(FILE) })
 ///     }
 ///
 ///     fn instances(&self, _: Serial) -> Option<&dyn Instances> {
@@ -100,7 +100,7 @@ use table::{State, Table};
 ///             for file in std::fs::read_dir(".")?.flatten() {
 ///                 let size = file.metadata().map_or(0, |file| file.len());
 ///                 // A file of the same name gets the number that it had before.
-///                 self.sizes.store(&file.file_name().to_string_lossy(), size).map_err(|_| Error::INST)?;
+///                 self.sizes.store(&file.file_name().to_string_lossy(), size)?;
 ///             }
 ///         }
 ///         Ok(())
@@ -119,7 +119,10 @@ use table::{State, Table};
 #[derive(Debug)]
 pub struct Cache<T> {
     indom: InDom,
-    file: Option<PathBuf>,
+    /// Path of the file.
+    path: PathBuf,
+    /// Whether the file is read and written.
+    is_persistent: bool,
     table: Table<T>,
     active: usize,
     head: Head,
@@ -151,24 +154,17 @@ pub struct CacheInstance<'a, T> {
 
 /// Creation, and allocation of numbers.
 impl<T> Cache<T> {
-    /// Creates a cache that is kept in memory only.
-    pub fn new(indom: InDom) -> Self {
-        Self::with(indom, Table::new(false))
-    }
-
-    /// Creates a cache of strings: whole names identify the entries, and a name may be empty (`PMDA_CACHE_STRINGS`).
-    pub fn strings(indom: InDom) -> Self {
-        Self::with(indom, Table::new(true))
-    }
-
-    fn with(indom: InDom, table: Table<T>) -> Self {
-        let head = Head::default();
+    /// Creates a cache that is kept in memory only. [`Setup::cache`](crate::Setup::cache) creates that of an agent's
+    /// domain; `config` locates the file of a [persistent](Cache::persistent) one.
+    #[must_use]
+    pub fn new(indom: InDom, config: &Config) -> Self {
         Cache {
             indom,
-            file: None,
-            table,
+            path: config.var_dir().join("config/pmda").join(indom.to_string()),
+            is_persistent: false,
+            table: Table::new(false),
             active: 0,
-            head,
+            head: Head::default(),
             changed: false,
             touched: false,
             damaged: false,
@@ -176,23 +172,31 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Opens the cache in `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`. Instances of the file are hidden until they are
-    /// stored (`PMDA_CACHE_LOAD`). Errors in the file are logged. See [`Cache::load`].
-    pub fn open(indom: InDom, config: &Config) -> Self {
-        Self::new(indom).opened(config)
+    /// Makes whole names identify instances, and not only their part before the first space. A name may then be empty,
+    /// or begin with a space (`PMDA_CACHE_STRINGS`). Use it for names with spaces, such as paths.
+    ///
+    /// This comes before any instance is stored: instances are dropped, and those of the file are read again.
+    #[must_use]
+    pub fn whole_names(self) -> Self {
+        let whole = Cache { table: Table::new(true), active: 0, head: Head::default(), damaged: false, ..self };
+        if whole.is_persistent { whole.persistent() } else { whole }
     }
 
-    /// Opens the cache as [`Cache::open`] does, as one of whole names ([`Cache::strings`]).
-    pub fn open_strings(indom: InDom, config: &Config) -> Self {
-        Self::strings(indom).opened(config)
-    }
-
-    fn opened(mut self, config: &Config) -> Self {
-        self.file = Some(config.var_dir().join("config/pmda").join(self.indom.to_string()));
+    /// Opens the file of the cache, `$PCP_VAR_DIR/config/pmda/DOMAIN.SERIAL`, so that instances keep their numbers over
+    /// restarts. Instances of the file are hidden until they are stored (`PMDA_CACHE_LOAD`). Errors in the file are
+    /// logged. [`Cache::save`] writes the file.
+    #[must_use]
+    pub fn persistent(mut self) -> Self {
+        self.is_persistent = true;
         if let Err(e) = self.load() {
             tracing::error!("instance cache: {e}");
         }
         self
+    }
+
+    /// Returns the path of the file, unless the cache is kept in memory only.
+    fn file(&self) -> Option<PathBuf> {
+        self.is_persistent.then(|| self.path.clone())
     }
 
     /// Gives new instances the lowest free number, instead of the one after the last (`PMDA_CACHE_REUSE`).

@@ -94,12 +94,14 @@ pub struct MetricInfo {
     pub(crate) storable: bool,
     pub(crate) restricted: bool,
     pub(crate) parameter: bool,
+    /// Number of the metric's getter among those of the agent.
+    pub(crate) getter: Option<u32>,
 }
 
 /// A metric whose values clients may fetch but not store.
 impl From<Desc> for MetricInfo {
     fn from(desc: Desc) -> Self {
-        MetricInfo { desc, storable: false, restricted: false, parameter: false }
+        MetricInfo { desc, storable: false, restricted: false, parameter: false, getter: None }
     }
 }
 

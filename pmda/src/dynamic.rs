@@ -130,6 +130,7 @@ impl Dynamic {
         }
         check_help(&name, metric.oneline(), metric.text())?;
         metric.check_restriction(self.scope.wants)?;
+        metric.check_no_getter()?;
         let labels = metric.label_set().map_err(|e| Mistake::Labels(format!("metric {name}"), e))?;
         let info = metric.info(self.scope.domain);
         self.tree.insert_dynamic(&name, info.desc.pmid).map_err(mistake)?;

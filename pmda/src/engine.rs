@@ -18,6 +18,7 @@ use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
 use crate::error::Failure;
 use crate::fixed_limit::FixedLimit;
+use crate::getter::Getters;
 use crate::log;
 use crate::schema::Schema;
 use crate::unserved::Unserved;
@@ -44,6 +45,7 @@ use plans::Plans;
 pub struct Engine<A> {
     agent: A,
     schema: Schema,
+    getters: Getters<A>,
     config: Config,
     profile: Profile,
     /// Pending change notifications. Clients get them with the next values.
@@ -101,12 +103,13 @@ impl Reply<'_> {
 }
 
 impl<A: Agent> Engine<A> {
-    pub(crate) fn new(agent: A, schema: Schema, config: Config) -> Engine<A> {
+    pub(crate) fn new(agent: A, schema: Schema, getters: Getters<A>, config: Config) -> Engine<A> {
         let told = version(&agent);
         let access = Access::new(&config);
         Engine {
             agent,
             schema,
+            getters,
             config,
             profile: Profile::default(),
             changes: Changes::default(),
@@ -144,7 +147,7 @@ impl<A: Agent> Engine<A> {
     }
 
     fn catalogs(&self) -> Catalogs<'_, A> {
-        Catalogs { agent: &self.agent, schema: &self.schema }
+        Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters }
     }
 
     /// Answers a PDU. `send` sends the reply. Afterwards the agent does the work for which no client waits
@@ -286,8 +289,9 @@ impl<A: Agent> Engine<A> {
     fn instance(&mut self, req: InstanceReq<'_>) -> Result {
         let indom =
             req.indom.filter(|indom| InDom::new(self.schema.domain(), indom.serial()) == *indom).ok_or(Error::INDOM)?;
-        let instances =
-            Catalogs { agent: &self.agent, schema: &self.schema }.instances(indom.serial()).ok_or(Error::INDOM)?;
+        let instances = Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters }
+            .instances(indom.serial())
+            .ok_or(Error::INDOM)?;
         let mut out = InstanceWriter::new(&mut self.out, FROM_AGENT, indom);
         match (req.inst, req.name) {
             (None, None) => instances.each(&mut |inst, name| {
@@ -311,7 +315,7 @@ impl<A: Agent> Engine<A> {
 
     fn text(&mut self, req: TextReq) -> Result {
         let (subject, kind) = req.parse().map_err(|_| Error::TEXT)?;
-        let catalogs = Catalogs { agent: &self.agent, schema: &self.schema };
+        let catalogs = Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters };
         let text = catalogs.text(subject, kind)?.ok_or(Error::TEXT)?;
         if text.contains(&0) {
             match subject {
@@ -350,7 +354,7 @@ impl<A: Agent> Engine<A> {
 
     fn label(&mut self, req: LabelReq) -> Result {
         labels::answer(
-            &Catalogs { agent: &self.agent, schema: &self.schema },
+            &Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters },
             &self.profile,
             &self.config,
             req,

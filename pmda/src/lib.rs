@@ -1,7 +1,8 @@
 //! A framework for Performance Co-Pilot agents (PMDAs): the counterpart of `libpcp_pmda` in C.
 //!
-//! An agent implements [`Agent`]: it declares metrics, instance domains, help and labels in [`Agent::new`], and puts
-//! values into the answer in [`Agent::fetch`]. Its binary has the line `pmda::main!(A);`. [`main`](fn@main) handles the
+//! An agent implements [`Agent`]: it declares metrics, instance domains, help and labels in [`Agent::new`], each metric
+//! with the function that returns its value. Rows that come and go are a [`Table`]. Values that these do not cover are
+//! put into the answer in [`Agent::fetch`]. Its binary has the line `pmda::main!(A);`. [`main`](fn@main) handles the
 //! options, the transports, the version exchange, the log and the change of user. `--write-pmda` makes it write the
 //! files that PCP needs beside the binary, and `--install` installs it into the PCP of the host.
 //!
@@ -15,13 +16,9 @@
 //!     const DOMAIN: u16 = 400;
 //!
 //!     fn new(setup: &mut Setup) -> Start<Self> {
-//!         let up = setup.metric("uptime.agent", Item::new(0, 0), Type::Double).counter().units(Units::SECONDS);
-//!         up.help("Time since the agent started", "In seconds.");
+//!         let up = setup.counter("uptime.agent", Item::new(0, 0), |agent: &Self| agent.0.elapsed());
+//!         up.units(Units::SECONDS).help("Time since the agent started", "In seconds.");
 //!         Ok(Uptime(std::time::Instant::now()))
-//!     }
-//!
-//!     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
-//!         out.put(self.0.elapsed().as_secs_f64())
 //!     }
 //! }
 //!
@@ -34,8 +31,8 @@
 //! # Ok::<(), pmda::Failure>(())
 //! ```
 //!
-//! A value is converted to the declared type of its metric if nothing is lost: a `u32` may be the value of a metric of
-//! type `U64`. A value that does not fit becomes an error of this metric, and a line of the log (see [`Values`]).
+//! A metric has the type of what its function returns ([`TypedValue`]). A value for a declared type is converted if
+//! nothing is lost: a `u32` may be the value of a metric of type `U64`. A value that does not fit becomes an error of this metric, and a line of the log (see [`Values`]).
 //!
 //! `cargo pmda new NAME` creates the package of an agent: this code, its `Cargo.toml`, which also builds a shared object,
 //! and a test. The command is in package `cargo-pmda`, with `cargo pmda run`, `check` and `install`.
@@ -77,6 +74,7 @@ mod error;
 mod event;
 mod files;
 mod fixed_limit;
+mod getter;
 mod indom;
 pub mod install;
 pub mod limits;
@@ -89,15 +87,18 @@ mod peer;
 mod poll;
 pub mod prelude;
 mod program;
+mod request;
 mod schema;
 mod session;
 mod setup;
 mod sighup;
 mod start;
 mod starter;
+mod table;
 mod transport;
 mod unserved;
 pub mod user;
+mod value;
 mod values;
 mod work;
 
@@ -107,7 +108,7 @@ pub use pmapi;
 pub use tracing;
 pub use tracing_subscriber;
 
-pub use agent::{Agent, Items, Request};
+pub use agent::Agent;
 pub use background::Background;
 pub use cache::{Cache, CacheError, CacheFileError, CacheInstance};
 pub use catalog::{Catalog, LabelSubject, MetricInfo, Version};
@@ -128,12 +129,15 @@ pub use pcp_pdu::profile::Selection;
 pub use pcp_pdu::result::Changes;
 pub use poll::{PollSet, Wake};
 pub use program::Program;
+pub use request::{Items, Request};
 pub use schema::{ArgumentDef, InDomDef, MetricDef, Mistake, Mistakes, Schema};
 pub use session::{Session, SessionError};
 pub use setup::Setup;
 pub use sighup::Sighup;
 pub use start::EngineBuilder;
+pub use table::{Rows, Table, TableDef};
 pub use transport::{Address, inet_port};
+pub use value::{TypedValue, Value};
 pub use values::Values;
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -6,11 +6,15 @@ use clap::ArgMatches;
 use pmapi::{Config, Domain, InDom, Item, LabelSet, Serial, Type};
 use serde::Serialize;
 
+use crate::cache::Cache;
 use crate::client::Clients;
 use crate::config_file::ConfigFile;
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
+use crate::getter::Erased;
 use crate::schema::{self, ArgumentDef, Declarations, InDomDef, MetricDef, Mistakes, Schema};
+use crate::table::{Table, TableDef};
+use crate::value::TypedValue;
 
 /// The interface for declarations in [`Agent::new`](crate::Agent::new).
 ///
@@ -27,28 +31,132 @@ impl Setup {
         Setup { declared, config, options }
     }
 
-    /// Declares metrics.
-    pub(crate) fn metrics(&mut self, metrics: impl IntoIterator<Item = MetricDef>) {
-        self.declared.metrics.extend(metrics);
-    }
-
     /// Checks the declarations.
     pub(crate) fn finish(self) -> Result<Schema, Mistakes> {
         self.declared.finish()
     }
 
-    /// Declares a metric by its full name, for instance `simple.color`.
+    /// Declares a metric by its full name, for instance `simple.color`. [`Agent::fetch`](crate::Agent::fetch) puts its
+    /// values, unless it gets a [getter](MetricDef::getter).
     pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut MetricDef {
-        self.declared.metrics.push(MetricDef::new(name, item, ty));
-        let last = self.declared.metrics.len() - 1;
-        &mut self.declared.metrics[last]
+        self.add(MetricDef::new(name, item, ty))
+    }
+
+    /// Declares a counter, with the function that returns its value. The type of the metric is that of the value
+    /// ([`TypedValue`]). The closure names the agent's
+    /// type, in [`Agent::new`](crate::Agent::new) also `Self`:
+    ///
+    /// ```
+    /// use pmda::prelude::*;
+    ///
+    /// struct Door {
+    ///     opened: u64,
+    ///     since: std::time::Instant,
+    ///     width: Option<f64>,
+    ///     name: String,
+    /// }
+    ///
+    /// impl Agent for Door {
+    ///     const NAME: &'static str = "door";
+    ///     const DOMAIN: u16 = 400;
+    ///
+    ///     fn new(setup: &mut Setup) -> Start<Self> {
+    ///         setup.counter("door.opened", Item::new(0, 0), |door: &Self| door.opened).units(Units::COUNT);
+    ///         setup.gauge("door.since", Item::new(0, 1), |door: &Self| door.since.elapsed()).units(Units::SECONDS);
+    ///         setup.discrete("door.width", Item::new(0, 2), |door: &Self| door.width);
+    ///         setup.string("door.name", Item::new(0, 3), |door: &Self| &door.name);
+    ///         Ok(Door { opened: 3, since: std::time::Instant::now(), width: None, name: "front".into() })
+    ///     }
+    /// }
+    ///
+    /// let mut door = pcp_collector::Local::<Door>::collector()?;
+    /// let opened = door.metric("door.opened")?;
+    /// assert_eq!(door.value(opened)?, Atom::U64(3));
+    /// # let name = door.metric("door.name")?;
+    /// # assert_eq!(door.value(name)?, Atom::from("front"));
+    /// # let width = door.metric("door.width")?;
+    /// # assert_eq!(door.values(width)?.iter().count(), 0);
+    /// # Ok::<(), pmda::Failure>(())
+    /// ```
+    pub fn counter<A: 'static, V: TypedValue>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&A) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        self.metric(name, item, V::TYPE).counter().getter(getter)
+    }
+
+    /// Declares a metric whose values rise and fall, with the function that returns its value, as
+    /// [`Setup::counter`] does.
+    pub fn gauge<A: 'static, V: TypedValue>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&A) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        self.metric(name, item, V::TYPE).getter(getter)
+    }
+
+    /// Declares a metric whose values change seldom or in steps, with the function that returns its value, as
+    /// [`Setup::counter`] does.
+    pub fn discrete<A: 'static, V: TypedValue>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&A) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        self.metric(name, item, V::TYPE).discrete().getter(getter)
+    }
+
+    /// Declares a discrete metric of type [`Type::String`], with the function that returns its value, borrowed from the
+    /// agent. For a text that may be missing, use [`Setup::discrete`] with an `Option<String>`.
+    pub fn string<A: 'static>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&A) -> &str + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        let put = Erased::put(move |agent: &A, out| out.put(getter(agent)));
+        self.metric(name, item, Type::String).discrete().put_by(put)
+    }
+
+    /// Declares a metric.
+    pub fn add(&mut self, metric: impl Into<MetricDef>) -> &mut MetricDef {
+        self.declared.add(metric.into())
+    }
+
+    /// Declares metrics.
+    pub fn extend(&mut self, metrics: impl IntoIterator<Item: Into<MetricDef>>) {
+        self.declared.metrics.extend(metrics.into_iter().map(Into::into));
     }
 
     /// Declares an instance domain.
     pub fn indom(&mut self, serial: Serial) -> &mut InDomDef {
-        self.declared.indoms.push(InDomDef::new(serial));
-        let last = self.declared.indoms.len() - 1;
-        &mut self.declared.indoms[last]
+        self.declared.add_indom(serial)
+    }
+
+    /// Declares a table: an instance domain, with the metrics that have its instances. `table` finds the table in the
+    /// agent. See [`Table`].
+    pub fn table<A: 'static, R: 'static>(&mut self, serial: Serial, table: fn(&A) -> &Table<R>) -> TableDef<'_, A, R> {
+        let rows = self.cache(serial);
+        TableDef::new(&mut self.declared, serial, table, rows)
+    }
+
+    /// Creates the cache of an instance domain, which is kept in memory only. Unlike a [`Setup::table`], the cache needs
+    /// a declaration of the domain, and [`Agent::instances`](crate::Agent::instances):
+    ///
+    /// ```
+    /// # use pmda::prelude::*;
+    /// # fn declare(setup: &mut Setup) {
+    /// const FILE: Serial = Serial::new(0);
+    /// setup.indom(FILE).help("Files", "By their paths.");
+    /// let files: Cache<u64> = setup.cache(FILE).whole_names().persistent();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn cache<T>(&self, serial: Serial) -> Cache<T> {
+        Cache::new(self.indom_id(serial), &self.config)
     }
 
     /// Declares names below which the agent adds and removes metrics while it runs, and returns the object that holds

@@ -9,6 +9,7 @@ use pmapi::{Config, Domain};
 use crate::agent::Agent;
 use crate::engine::Engine;
 use crate::error::SetupError;
+use crate::getter::Getters;
 use crate::options;
 use crate::schema::{Declarations, Identity, Mistake, Mistakes, Schema};
 use crate::setup::Setup;
@@ -89,9 +90,9 @@ impl<A: Agent> EngineBuilder<A> {
     /// A [`SetupError`]: the error of [`Agent::new`], mistakes in the declarations, or help that cannot be compiled.
     pub fn build(self) -> Result<Engine<A>, SetupError> {
         let (identity, config, options) = self.parts()?;
-        let (mut schema, agent) = Schema::start::<A>(identity, config.clone(), options)?;
+        let (mut schema, agent, getters) = Schema::start::<A>(identity, config.clone(), options)?;
         schema.compiled_help = Some(schema.compile_help().map_err(|e| SetupError::Help(e.into()))?);
-        Ok(Engine::new(agent, schema, config))
+        Ok(Engine::new(agent, schema, getters, config))
     }
 
     /// Creates the agent, and returns its declarations.
@@ -146,13 +147,14 @@ impl Schema {
         identity: Identity,
         config: Config,
         options: ArgMatches,
-    ) -> Result<(Schema, A), SetupError> {
+    ) -> Result<(Schema, A, Getters<A>), SetupError> {
         let declared = Declarations::new(A::NAME, A::WANTS, identity);
         let mut setup = Setup::new(declared, config, options);
         let agent = A::new(&mut setup)?;
         let schema = setup.finish()?;
+        let getters = schema.getters()?;
         check_catalogs(&schema, &agent)?;
-        Ok((schema, agent))
+        Ok((schema, agent, getters))
     }
 }
 

@@ -10,12 +10,13 @@ use crate::client::Client;
 use crate::event::EventQueue;
 use crate::misfit::Misfit;
 use crate::unserved::Unserved;
+use crate::value::Value;
 
 /// The values of one metric in an answer. Values that the client does not request are dropped.
 ///
 /// A value must have the metric's type, or a type that converts to it without loss: a `u32` goes into a metric of type
 /// [`Type::U64`], and the `u64` 7 into one of type [`Type::U32`]. An `f64` also goes into a metric of type
-/// [`Type::Float`], rounded.
+/// [`Type::Float`], rounded. [`Value`] lists the Rust types; an [`Option`] may have no value.
 #[derive(Debug)]
 pub struct Values<'a> {
     out: &'a mut ResultWriter,
@@ -49,15 +50,15 @@ impl<'a> Values<'a> {
     /// value does not convert to the metric's type without loss. `PM_ERR_CONV` for a text with a NUL byte, at which
     /// clients would end it. `PM_ERR_TOOBIG` for more than 16 MiB.
     #[inline]
-    pub fn put<'v>(&mut self, value: impl Into<Atom<'v>>) -> Result {
+    pub fn put(&mut self, value: impl Value) -> Result {
         if self.desc.indom.is_some() {
             return Err(Error::INST);
         }
-        self.push(None, value.into())
+        value.give(self.desc, |value| self.push(None, value))
     }
 
     /// Puts the value of an instance, if the client requests it. Instances are sent in the order in which they are put.
-    /// A metric with several values of the same instance fails with `PM_ERR_INST` at the end of
+    /// An `Err` in place of the value is that of the instance alone ([`Values::fail_inst`]). A metric with several values of the same instance fails with `PM_ERR_INST` at the end of
     /// [`Agent::fetch`](crate::Agent::fetch).
     ///
     /// # Errors
@@ -65,14 +66,14 @@ impl<'a> Values<'a> {
     /// convert to the metric's type without loss. `PM_ERR_CONV` for a text with a NUL byte. `PM_ERR_TOOBIG` for more
     /// than 16 MiB.
     #[inline]
-    pub fn put_inst<'v>(&mut self, inst: Inst, value: impl Into<Atom<'v>>) -> Result {
+    pub fn put_inst(&mut self, inst: Inst, value: impl Value) -> Result {
         if self.desc.indom.is_none() {
             return Err(Error::INST);
         }
         if !self.selection.includes(inst) {
             return Ok(());
         }
-        self.push(Some(inst), value.into())
+        self.push_inst(inst, value)
     }
 
     /// Puts the values of a cache's active instances that the client requests, in the order of their numbers. If the
@@ -80,16 +81,33 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     /// The errors of [`Values::put_inst`].
-    pub fn put_each<'v, T, V: Into<Atom<'v>>>(&mut self, cache: &'v Cache<T>, value: impl Fn(&'v T) -> V) -> Result {
+    pub fn put_each<'v, T, V: Value>(&mut self, cache: &'v Cache<T>, value: impl Fn(&'v T) -> V) -> Result {
         if self.desc.indom.is_none() {
             return Err(Error::INST);
         }
         let selection = self.selection;
-        let mut push = |inst, of| self.push(Some(inst), value(of).into());
+        let mut push = |inst, of| self.push_inst(inst, value(of));
         if let Some(named) = named_up_to(selection, cache.len()) {
             return named.filter_map(|inst| Some((inst, cache.get(inst)?))).try_for_each(|(inst, of)| push(inst, of));
         }
         cache.values().filter(|(inst, _)| selection.includes(*inst)).try_for_each(|(inst, of)| push(inst, of))
+    }
+
+    /// Puts the value of a requested instance, or records why it has none.
+    #[inline]
+    fn push_inst(&mut self, inst: Inst, value: impl Value) -> Result {
+        let mut is_given = false;
+        let done = value.give(self.desc, |value| {
+            is_given = true;
+            self.push(Some(inst), value)
+        });
+        match done {
+            Err(e) if !is_given => {
+                self.fail_inst(inst, e);
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Puts the events that the client has not read yet, for a metric of type [`Type::Event`] or [`Type::HighResEvent`]
@@ -255,7 +273,7 @@ mod tests {
     fn each_of_a_cache_is_what_one_by_one_is() {
         let domain = Domain::new(400).unwrap();
         let indom = InDom::new(domain, Serial::new(0));
-        let mut cache = Cache::new(indom);
+        let mut cache = Cache::new(indom, &pmapi::Config::new(b"", []));
         let insts: Vec<Inst> = (0..20u64).map(|i| cache.store(&format!("i{i}"), i << 40).unwrap()).collect();
         insts.iter().step_by(7).for_each(|&inst| _ = cache.hide(inst));
         let mut desc = Desc {

@@ -5,14 +5,17 @@
 mod stage;
 mod zoo;
 
+use std::time::Duration;
+
 use allocation_counter::measure;
 use pcp_pdu::instance::InstanceReq;
 use pcp_pdu::metadata::{self, DescReq, Subject, TextKind, TextReq};
 use pcp_pdu::names::{self, Node};
 use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::{Frames, Header};
-use pmapi::{Config, Domain, InDom, Inst, Item, PmId};
+use pmapi::{Config, Domain, InDom, PmId};
 use pmda::Engine;
+use pmda::prelude::*;
 use stage::Stage;
 use zoo::Zoo;
 
@@ -85,6 +88,48 @@ fn events_take_no_memory_but_their_own() {
     let mut fetch = || engine.handle(header, &request, |reply| reply.len());
     (0..3).for_each(|_| _ = fetch());
     let allocated = measure(|| (0..100).for_each(|_| assert!(fetch() > 1000)));
+    assert_eq!(allocated.count_total, 0);
+}
+
+/// An agent with getters and a table.
+struct Meter {
+    name: String,
+    rows: Table<u64>,
+}
+
+impl Agent for Meter {
+    const NAME: &'static str = "meter";
+    const DOMAIN: u16 = 400;
+
+    fn new(setup: &mut Setup) -> Start<Self> {
+        setup.counter("meter.number", Item::new(0, 0), |_: &Self| 7_u64);
+        setup.string("meter.name", Item::new(0, 1), |meter: &Self| &meter.name);
+        setup.gauge("meter.time", Item::new(0, 2), |_: &Self| Some(Duration::from_secs(1))).units(Units::SECONDS);
+        let mut rows = setup.table(Serial::new(0), |meter: &Self| &meter.rows);
+        rows.gauge("meter.row", Item::new(0, 3), |row| Some(*row));
+        rows.total("meter.rows", Item::new(0, 4), |rows| rows.active_len());
+        Ok(Meter { name: "gas".into(), rows: rows.finish() })
+    }
+
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+        self.rows.refresh(request, |rows| {
+            (0..100).zip(["one", "two", "three"]).for_each(|(number, name)| _ = rows.add(name, number));
+            Ok(())
+        });
+        Ok(())
+    }
+}
+
+#[test]
+fn getters_and_tables_allocate_nothing() {
+    let domain = Domain::new(Meter::DOMAIN).unwrap();
+    let mut engine = Engine::<Meter>::builder().config(Config::new(b"", [])).build().unwrap();
+    let mut request = Vec::new();
+    metadata::encode_fetch(&mut request, 7, 0, (0..5).map(|item| Some(PmId::new(domain, Item::new(0, item))))).unwrap();
+    let header = Header::parse(&request).unwrap().unwrap();
+    let mut fetch = || engine.handle(header, &request, |reply| reply.len());
+    (0..3).for_each(|_| _ = fetch());
+    let allocated = measure(|| (0..100).for_each(|_| assert!(fetch() > 100)));
     assert_eq!(allocated.count_total, 0);
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(setup: &Setup) -> Control {
-        let groups = Cache::open(setup.indom_id(GROUPS), setup.config());
+        let groups = setup.cache(GROUPS).persistent();
         Control { groups, problems: List::default(), messages: Vec::new() }
     }
 

@@ -44,8 +44,8 @@ impl Show {
             dynamic: setup.dynamic(roots),
             metrics: HashMap::new(),
             indoms: HashMap::new(),
-            items: Cache::open(setup.indom_id(ITEMS), setup.config()),
-            serials: Cache::open(setup.indom_id(SERIALS), setup.config()),
+            items: setup.cache(ITEMS).persistent(),
+            serials: setup.cache(SERIALS).persistent(),
         }
     }
 
@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn the_number_of_domains_is_limited() {
-        let mut numbers = Cache::new(InDom::new(pmapi::Domain::new(404).unwrap(), SERIALS));
+        let mut numbers =
+            Cache::new(InDom::new(pmapi::Domain::new(404).unwrap(), SERIALS), &pmapi::Config::new(b"", []));
         let mut number = |name| domain(&mut numbers, name, 2).ok();
         let first = number("g:60.1");
         assert!(first.is_some() && number("g:60.2").is_some());

@@ -64,7 +64,7 @@ impl Large {
                 setup.metric(format!("showcase.large.single.m{item}"), Item::new(SINGLE_CLUSTER, item), Type::U32);
             metric.help("A singular metric", "Its number plus the number of fetches so far.");
         }
-        let mut rows = Cache::new(setup.indom_id(CACHED));
+        let mut rows = setup.cache(CACHED);
         for (i, name) in (0..).zip(names) {
             rows.store(&name, Row::new(i))?;
         }

@@ -29,7 +29,7 @@ impl Many {
         count.help("How many instances showcase.many.number has", "One at first. pmstore(1) sets it, up to 100,000.");
         let number = setup.metric("showcase.many.number", NUMBER, Type::U32).indom(INDOM);
         number.help("The number of each instance", "The value of i-7 is 7.");
-        let mut many = Many { instances: Cache::new(setup.indom_id(INDOM)) };
+        let mut many = Many { instances: setup.cache(INDOM) };
         many.set_count(1)?;
         Ok(many)
     }

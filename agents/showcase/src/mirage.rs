@@ -28,7 +28,7 @@ impl Mirage {
         height.help("Height of each tower", "In floors: a tower that comes back is as high as before.");
         let count = setup.metric("showcase.mirage.count", COUNT, Type::U32);
         count.help("Towers that can be seen", "From one to six.");
-        Mirage { towers: Cache::new(setup.indom_id(INDOM)), shrinking: false }
+        Mirage { towers: setup.cache(INDOM), shrinking: false }
     }
 
     /// Adds or hides a tower. Must be called once for each fetch request.

@@ -1,29 +1,25 @@
 //! Agent with common features: a counter that clients can reset, values with instances, times of the process, and a
 //! domain whose instances come from a configuration file.
 
-use nix::sys::resource::{Usage, UsageWho, getrusage};
+use std::cell::Cell;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use pmda::pmapi::zone::{LocalTime, Zone};
 use pmda::prelude::*;
 use tracing::{error, warn};
 
-const COLOR: Serial = Serial::new(0);
 const TIME: Serial = Serial::new(1);
-
-const NUMFETCH: Item = Item::new(0, 0);
-const COLORS: Item = Item::new(0, 1);
-const USER: Item = Item::new(1, 2);
-const SYS: Item = Item::new(1, 3);
-const NOW: Item = Item::new(2, 4);
 
 /// Agent `simple`.
 #[derive(Debug)]
 pub struct Simple {
     numfetch: u32,
-    /// Red, green and blue.
-    colors: [u8; 3],
-    /// CPU time of the process, read once for each fetch that needs it.
-    usage: Option<Usage>,
-    now: Cache<Unit>,
+    /// Red, green and blue, which step up when they are fetched.
+    colors: Table<Cell<u8>>,
+    /// CPU time of the process in user mode and in the kernel, read once for each fetch that needs it.
+    usage: Option<[f64; 2]>,
+    now: Table<Unit>,
     zone: Zone,
     conf: ConfigFile,
 }
@@ -39,99 +35,79 @@ impl Agent for Simple {
 
     fn new(setup: &mut Setup) -> Start<Self> {
         setup.labels(json!({"role": "testing"}));
-        let color = setup.indom(COLOR).instances([(0, "red"), (1, "green"), (2, "blue")]);
-        color.labels(json!({"indom_name": "color", "model": "RGB"}));
-        color.help("Colors", "The three colors red (0), green (1) and blue (2).");
-        let time = setup.indom(TIME).labels(json!({"indom_name": "time", "unitsystem": "SI"}));
-        time.help("Units of the time of day", "The units that simple.conf names, see simple.now.");
-
-        setup.metric("simple.numfetch", NUMFETCH, Type::U32).storable().help(
+        setup.gauge("simple.numfetch", Item::new(0, 0), |simple: &Self| simple.numfetch).storable().help(
             "Fetches since the agent started",
             "Every fetch that reaches the agent adds one.\npmstore(1) sets the number, for instance back to 0.",
         );
-        setup.metric("simple.color", COLORS, Type::I32).indom(COLOR).storable().help(
+        let mut colors = setup.table(Serial::new(0), |simple: &Self| &simple.colors).whole_names();
+        colors.labels(json!({"indom_name": "color", "model": "RGB"}));
+        colors.help("Colors", "The three colors red (0), green (1) and blue (2).");
+        let step = |color: &Cell<u8>| {
+            color.set(color.get().wrapping_add(1));
+            i32::from(color.get())
+        };
+        colors.gauge("simple.color", Item::new(0, 1), step).storable().help(
             "Values that step up at every fetch",
             "Each color goes from 0 to 255 and around again, one step whenever it is fetched.\n\
              Red starts at 0, green at 100 and blue at 200; pmstore(1) sets them.",
         );
-        for (name, item, mode) in [("user", USER, "in user mode"), ("sys", SYS, "in the kernel")] {
-            let time = setup.metric(format!("simple.time.{name}"), item, Type::Double).counter().units(Units::SECONDS);
+        let colors =
+            colors.finish_with([("red", Cell::new(0)), ("green", Cell::new(100)), ("blue", Cell::new(200))])?;
+        for (item, (name, mode)) in [("user", "in user mode"), ("sys", "in the kernel")].into_iter().enumerate() {
+            let (name, time) = (format!("simple.time.{name}"), move |simple: &Self| Some(simple.usage?[item]));
+            let time = setup.counter(name, Item::new(1, item as u16 + 2), time).units(Units::SECONDS);
             time.help(format!("CPU time {mode}"), format!("Seconds of CPU time that the agent has spent {mode}."));
         }
-        setup.metric("simple.now", NOW, Type::U32).indom(TIME).help(
+        setup.file("simple.conf", "sec,min,hour\n");
+        let conf = ConfigFile::new(setup.dir().join("simple.conf"));
+        setup.argument("--username").prompt("User that the agent runs as, instead of PCP's").help(
+            "Without a user, the agent changes to the user of PCP_USER in pcp.conf. Another user needs a pmcd that has the\n\
+             rights of root when it starts the agent.",
+        );
+        let mut now = setup.table(TIME, |simple: &Self| &simple.now).persistent();
+        now.labels(json!({"indom_name": "time", "unitsystem": "SI"}));
+        now.help("Units of the time of day", "The units that simple.conf names, see simple.now.");
+        now.metric("simple.now", Item::new(2, 4), Type::U32).help(
             "Parts of the local time of day",
             "The seconds, minutes and hours of the clock, one instance for each.\n\n\
              The first line of simple.conf in the agent's directory selects the instances: the\n\
              words sec, min and hour, separated by commas, such as \"sec,hour\".\n\
              The file is read again when it has changed.",
         );
-        setup.file("simple.conf", "sec,min,hour\n");
-        setup.argument("--username").prompt("User that the agent runs as, instead of PCP's").help(
-            "Without a user, the agent changes to the user of PCP_USER in pcp.conf. Another user needs a pmcd that has the\n\
-             rights of root when it starts the agent.",
-        );
-
-        let now = Cache::open(setup.indom_id(TIME), setup.config());
-        let conf = ConfigFile::new(setup.dir().join("simple.conf"));
-        Ok(Simple { numfetch: 0, colors: [0, 100, 200], usage: None, now, zone: Zone::system(), conf })
+        Ok(Simple { numfetch: 0, colors, usage: None, now: now.finish(), zone: Zone::system(), conf })
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
-        match request {
-            Request::Fetch(items) => {
-                self.numfetch = self.numfetch.wrapping_add(1);
-                if items.iter().any(|item| matches!(item, USER | SYS)) {
-                    self.usage = getrusage(UsageWho::RUSAGE_SELF).ok();
-                }
-                self.read_conf();
+        if let Request::Fetch(items) = request {
+            self.numfetch = self.numfetch.wrapping_add(1);
+            if items.iter().any(|item| item.cluster() == 1) {
+                let usage = getrusage(UsageWho::RUSAGE_SELF).map(|usage| [usage.user_time(), usage.system_time()]).ok();
+                self.usage = usage.map(|times| times.map(|time| time.num_microseconds() as f64 / 1e6));
             }
-            Request::Instance(TIME) | Request::InstanceLabels(TIME) => self.read_conf(),
-            _ => {}
+        }
+        if matches!(request, Request::Fetch(_) | Request::Instance(TIME) | Request::InstanceLabels(TIME)) {
+            self.read_conf();
         }
         Ok(())
     }
 
-    fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
-        (indom == TIME).then_some(&self.now)
-    }
-
-    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
-        match item {
-            NUMFETCH => out.put(self.numfetch),
-            COLORS => {
-                for (inst, color) in (0..).map(Inst::new).zip(&mut self.colors) {
-                    if out.wants(inst) {
-                        *color = color.wrapping_add(1);
-                        out.put_inst(inst, i32::from(*color))?;
-                    }
-                }
-                Ok(())
-            }
-            USER | SYS => {
-                let usage = self.usage.ok_or(Error::VALUE)?;
-                let time = if item == USER { usage.user_time() } else { usage.system_time() };
-                out.put(time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6)
-            }
-            NOW => {
-                let time = self.zone.now();
-                out.put_each(&self.now, |unit| unit(&time))
-            }
-            _ => Err(Error::PMID),
-        }
+    fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+        let time = self.zone.now();
+        out.put_each(&self.now, |unit| unit(&time))
     }
 
     /// Refuses a number out of range, but stores the nearest number in range.
-    fn store(&mut self, item: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
-        let in_range = match (item, value) {
-            (NUMFETCH, Atom::U32(value)) => {
+    fn store(&mut self, _: Item, inst: Option<Inst>, value: Atom<'_>, _: Client) -> Result {
+        let in_range = match value {
+            Atom::U32(value) => {
                 // A negative number arrives as a large one.
                 self.numfetch = if value > i32::MAX as u32 { 0 } else { value };
                 self.numfetch == value
             }
-            (COLORS, Atom::I32(value)) => {
-                let color = inst.and_then(|inst| self.colors.get_mut(inst.word() as usize)).ok_or(Error::INST)?;
-                *color = value.clamp(0, 255) as u8;
-                i32::from(*color) == value
+            Atom::I32(value) => {
+                let color = inst.and_then(|inst| self.colors.get(inst)).ok_or(Error::INST)?;
+                color.set(value.clamp(0, 255) as u8);
+                i32::from(color.get()) == value
             }
             _ => return Err(Error::CONV),
         };

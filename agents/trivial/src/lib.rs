@@ -1,6 +1,6 @@
 //! The smallest useful agent: one metric, the time.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use pmda::prelude::*;
 
@@ -13,13 +13,9 @@ impl Agent for Trivial {
     const DOMAIN: u16 = 250;
 
     fn new(setup: &mut Setup) -> Start<Self> {
-        let time = setup.metric("trivial.time", Item::new(0, 0), Type::U64).counter().units(Units::SECONDS);
-        time.help("Seconds since 1970", "The time of day, in seconds since 1970 began.");
+        let now = setup.counter("trivial.time", Item::new(0, 0), |_: &Self| Some(UNIX_EPOCH.elapsed().ok()?.as_secs()));
+        now.units(Units::SECONDS).help("Seconds since 1970", "The time of day, in seconds since 1970 began.");
         Ok(Trivial)
-    }
-
-    fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
-        out.put(SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| Error::VALUE)?.as_secs())
     }
 }
 

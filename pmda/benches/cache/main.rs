@@ -85,7 +85,7 @@ fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
     let inst = |at: usize| Inst::new(at as u32);
 
     let _ = std::fs::remove_file(var.join("config/pmda/400.5"));
-    let mut cache = Cache::open(indom(5), &config);
+    let mut cache = Cache::new(indom(5), &config).persistent();
     let before = resident();
     time("store, new", INSTANCES, &mut || {
         names.iter().for_each(|name| _ = cache.store(name, name.as_ptr() as usize));
@@ -109,20 +109,20 @@ fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
         scattered(INSTANCES / 2).for_each(|at| _ = black_box(cache.cull(inst(at))));
     });
     let key = |i: usize| i.to_ne_bytes();
-    let mut keyed = Cache::new(indom(6));
+    let mut keyed = Cache::new(indom(6), &config);
     time("store by key", FEW, &mut || {
         (0..FEW).for_each(|i| _ = keyed.store_key(&names[i], &key(i), ()));
     });
     time("look up by key", FEW / 10, &mut || {
         (0..FEW / 10).for_each(|i| _ = black_box(keyed.keyed(&key(i))));
     });
-    let mut lowest = Cache::new(indom(7));
+    let mut lowest = Cache::new(indom(7), &config);
     lowest.reuse();
     time("store, lowest free number", FEW, &mut || {
         names[..FEW].iter().for_each(|name| _ = lowest.store(name, ()));
     });
-    let mut loaded = Cache::<()>::new(indom(5));
-    time("load", INSTANCES, &mut || loaded = Cache::open(indom(5), &config));
+    let mut loaded = Cache::<()>::new(indom(5), &config);
+    time("load", INSTANCES, &mut || loaded = Cache::new(indom(5), &config).persistent());
     assert_eq!(loaded.len(), INSTANCES);
     // Later rounds reuse memory freed by earlier rounds.
     times.entry("bytes an instance".into()).or_insert(bytes);

@@ -16,7 +16,7 @@ impl<T> Cache<T> {
     /// first invalid line. Valid lines are loaded, but none after an invalid line 1. [`Cache::write`] then keeps a
     /// damaged or too long file as `FILE.damaged`.
     pub fn load(&mut self) -> Result<(), CacheFileError> {
-        let Some(path) = self.file.clone() else { return Ok(()) };
+        let Some(path) = self.file() else { return Ok(()) };
         let bytes = match super::file::read(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             read => read.map_err(|source| {
@@ -86,7 +86,7 @@ impl<T> Cache<T> {
     /// # Errors
     /// [`CacheFileError::Io`] when the directory or the file cannot be written, or the file would have over 64 MiB.
     pub fn write(&mut self) -> Result<(), CacheFileError> {
-        let Some(path) = self.file.clone() else { return Ok(()) };
+        let Some(path) = self.file() else { return Ok(()) };
         // PCP may not have created the last part of `$PCP_VAR_DIR/config/pmda` yet. Without PCP, numbers need not be
         // kept.
         if let [dir, _, var] = path.ancestors().skip(1).take(3).collect::<Vec<_>>()[..] {

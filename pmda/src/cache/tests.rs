@@ -10,6 +10,10 @@ fn indom() -> InDom {
     InDom::new(Domain::new(253).unwrap(), Serial::new(1))
 }
 
+fn in_memory<T>() -> Cache<T> {
+    Cache::new(indom(), &Config::new(b"", []))
+}
+
 /// Creates a directory with a file of the domain, and a configuration that locates it.
 fn home(text: &str) -> (tempfile::TempDir, PathBuf, Config) {
     let dir = tempfile::tempdir().unwrap();
@@ -27,7 +31,7 @@ fn read(file: &Path) -> String {
 #[test]
 fn numbers_stay_over_restarts() {
     let (_dir, file, config) = home("2 0 2147483647\n5 1 hour\n7 1 [0aff] min of hour\n");
-    let mut cache = Cache::open(indom(), &config);
+    let mut cache = Cache::new(indom(), &config).persistent();
     assert_eq!((cache.active_len(), cache.len(), cache.lookup("hour")), (0, 2, None));
     assert_eq!(cache.store("sec", 's'), Ok(Inst::new(8)));
     assert_eq!(cache.store("hour", 'h'), Ok(Inst::new(5)));
@@ -54,7 +58,7 @@ fn a_link_in_place_of_the_file_is_not_followed() {
     fs::write(&secret, "2 0 2147483647\n5 1 secret\n").unwrap();
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink(&secret, &file).unwrap();
-    let mut cache = Cache::open(indom(), &config);
+    let mut cache = Cache::new(indom(), &config).persistent();
     assert_eq!(cache.len(), 0);
     assert!(matches!(cache.load(), Err(CacheFileError::Io { .. })));
     cache.store("own", ()).unwrap();
@@ -64,7 +68,7 @@ fn a_link_in_place_of_the_file_is_not_followed() {
 
 #[test]
 fn names_match_up_to_their_first_space() {
-    let mut cache = Cache::new(indom());
+    let mut cache = in_memory();
     let inst = cache.store("1 minute", 1).unwrap();
     assert_eq!(cache.store("1", 2), Ok(inst));
     assert_eq!(cache.lookup("1"), Some(inst));
@@ -74,7 +78,7 @@ fn names_match_up_to_their_first_space() {
     assert!(matches!(cache.store("", 3), Err(CacheError::Name(..))));
     assert!(matches!(cache.store("a\nb", 3), Err(CacheError::Name(..))));
     assert!(matches!(cache.store("\ta", 3), Err(CacheError::Name(..))));
-    let mut strings = Cache::strings(indom());
+    let mut strings = in_memory().whole_names();
     for (text, inst) in [("", 0), ("a b", 1), ("a", 2), ("a c", 3), ("a b", 1)] {
         assert_eq!(strings.store(text, ()), Ok(Inst::new(inst)));
     }
@@ -83,7 +87,7 @@ fn names_match_up_to_their_first_space() {
 
 #[test]
 fn hidden_instances_keep_number_and_value() {
-    let mut cache = Cache::new(indom());
+    let mut cache = in_memory();
     let a = cache.store("a", 1).unwrap();
     let b = cache.store("b", 2).unwrap();
     cache.hide_all();
@@ -105,7 +109,7 @@ fn hidden_instances_keep_number_and_value() {
 #[test]
 fn after_the_largest_number_the_lowest_free_one() {
     let (_dir, _, config) = home("2 0 3\n0 1 zero\n3 1 three\n");
-    let mut cache = Cache::open(indom(), &config);
+    let mut cache = Cache::new(indom(), &config).persistent();
     assert_eq!(cache.store("x", 0), Ok(Inst::new(1)));
     assert_eq!(cache.store("y", 0), Ok(Inst::new(2)));
     assert_eq!(cache.store("z", 0), Err(CacheError::Full(indom())));
@@ -116,7 +120,7 @@ fn after_the_largest_number_the_lowest_free_one() {
 
 #[test]
 fn a_key_has_one_name_and_a_name_one_key() {
-    let mut cache = Cache::new(indom());
+    let mut cache = in_memory();
     let a = cache.store_key("a", b"key", 1).unwrap();
     assert_eq!(cache.store_key("a", b"key", 2), Ok(a));
     assert!(matches!(cache.store_key("a", b"other", 3), Err(CacheError::Key(..))));
@@ -132,16 +136,16 @@ fn a_key_has_one_name_and_a_name_one_key() {
 #[test]
 fn a_name_in_brackets_is_no_key() {
     let (_dir, _, config) = home("");
-    let mut cache = Cache::open(indom(), &config);
+    let mut cache = Cache::new(indom(), &config).persistent();
     cache.store("[ab] c", ()).unwrap();
     cache.save().unwrap();
-    assert_eq!(Cache::<()>::open(indom(), &config).named("[ab] c").map(|i| i.key), Some(&b"[ab] c"[..]));
+    assert_eq!(Cache::<()>::new(indom(), &config).persistent().named("[ab] c").map(|i| i.key), Some(&b"[ab] c"[..]));
 }
 
 #[test]
 fn unused_instances_are_purged() {
     let (_dir, file, config) = home("2 0 9\n0 1 long ago\n1 99999999999 just now\n");
-    let mut cache = Cache::open(indom(), &config);
+    let mut cache = Cache::new(indom(), &config).persistent();
     cache.store("new", ()).unwrap();
     assert_eq!((cache.purge(Duration::from_secs(60)), cache.len()), (1, 2));
     cache.save().unwrap();
@@ -159,7 +163,7 @@ fn unused_instances_are_purged() {
 #[test]
 fn a_link_in_the_place_of_its_file_is_not_followed() {
     let attacker = testkit::Attacker::swaps(["253.1", "253.1.new", ".253.1.new", "253.1.damaged"]);
-    let mut cache = Cache::<()> { file: Some(attacker.dir().join("253.1")), ..Cache::new(indom()) };
+    let mut cache = Cache::<()> { path: attacker.dir().join("253.1"), is_persistent: true, ..in_memory() };
     for n in 0..300 {
         cache.damaged = n % 10 == 0;
         cache.store(&format!("i{n}"), ()).unwrap();
@@ -175,7 +179,7 @@ fn what_is_no_file_is_not_waited_for() {
     let (_dir, file, config) = home("");
     fs::remove_file(&file).unwrap();
     nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let mut cache = Cache::<()>::open(indom(), &config);
+    let mut cache = Cache::<()>::new(indom(), &config).persistent();
     assert!(matches!(cache.load(), Err(CacheFileError::Io { .. })));
     let sparse = fs::remove_file(&file).and_then(|()| fs::File::create(&file)).unwrap();
     sparse.set_len(file::LONGEST + 1).unwrap();
@@ -190,7 +194,7 @@ fn what_is_no_file_is_not_waited_for() {
 #[test]
 fn a_file_that_could_not_be_read_is_not_written() {
     let (_dir, file, config) = home("2 0 9\n1 2 old\n");
-    let mut cache = Cache::<()>::open_strings(indom(), &config);
+    let mut cache = Cache::<()>::new(indom(), &config).whole_names().persistent();
     cache.resize(1000).unwrap();
     cache.longest = 1000;
     (0..100).for_each(|n| _ = cache.store(&format!("name{n}"), ()).unwrap());
@@ -216,7 +220,7 @@ fn a_damaged_file_is_kept_and_the_rest_of_it_used() {
         let (_dir, file, config) = home(text);
         let aside = |n: &str| file.with_extension(format!("1.damaged{n}"));
         fs::write(aside(""), "another one").unwrap();
-        let mut cache = Cache::open(indom(), &config);
+        let mut cache = Cache::new(indom(), &config).persistent();
         assert_eq!(cache.len(), size, "{text:?}");
         let again = cache.load().unwrap_err();
         assert!(matches!(again, CacheFileError::Damaged { line: found, .. } if found == line), "{again}, not {line}");
@@ -226,7 +230,7 @@ fn a_damaged_file_is_kept_and_the_rest_of_it_used() {
         cache.store("a", 1).unwrap();
         cache.save().unwrap();
         assert_eq!((read(&aside("")).as_str(), read(&aside(".2")).as_str()), ("another one", text));
-        assert_eq!(Cache::<()>::open(indom(), &config).len(), size + 1);
+        assert_eq!(Cache::<()>::new(indom(), &config).persistent().len(), size + 1);
         cache.write().unwrap();
         assert!(!aside(".3").exists());
     }
@@ -237,7 +241,7 @@ fn damaged_files_that_are_kept_have_a_number() {
     let (dir, file, config) = home("");
     for n in 0..20 {
         fs::write(&file, format!("{n}\n")).unwrap();
-        let mut cache = Cache::open(indom(), &config);
+        let mut cache = Cache::new(indom(), &config).persistent();
         cache.store("a", 1).unwrap();
         cache.save().unwrap();
     }
@@ -249,7 +253,7 @@ fn damaged_files_that_are_kept_have_a_number() {
 
 #[test]
 fn a_dump_has_a_line_for_each() {
-    let mut cache = Cache::new(indom());
+    let mut cache = in_memory();
     cache.store_key("a b", &[1, 0xfe], ()).unwrap();
     cache.hide_all();
     let text = cache.dump().to_string();
@@ -285,7 +289,7 @@ proptest! {
     /// After any operations in any order, instances are found by number, name and key, and iterate by number.
     #[test]
     fn any_order_of_operations(steps in steps()) {
-        let mut cache = Cache::new(indom());
+        let mut cache = in_memory();
         let mut model: std::collections::BTreeMap<u32, (u8, bool)> = Default::default();
         let id = |model: &std::collections::BTreeMap<u32, (u8, bool)>, n: u8| {
             model.iter().find(|(_, (name, _))| *name == n).map(|(id, _)| Inst::new(*id))
@@ -330,4 +334,16 @@ proptest! {
                 found.is_some_and(|inst| model[&inst.word()].1));
         }
     }
+}
+
+#[test]
+fn the_order_of_the_builder_does_not_matter() {
+    let text = "2 0 9\n0 1 web server\n1 1 web client\n";
+    let (_dir, _file, config) = home(text);
+    let caches = [
+        Cache::<()>::new(indom(), &config).whole_names().persistent(),
+        Cache::<()>::new(indom(), &config).persistent().whole_names(),
+    ];
+    assert!(caches.iter().all(|cache| cache.len() == 2));
+    assert_eq!(Cache::<()>::new(indom(), &config).persistent().len(), 1);
 }

@@ -7,14 +7,16 @@ use pmapi::{LabelSet, PmId, Result, Serial};
 
 use crate::agent::Agent;
 use crate::catalog::{Catalog, LabelSubject, MetricInfo, Version};
+use crate::getter::Getters;
 use crate::indom::Instances;
 use crate::named::Named;
 use crate::schema::Schema;
 
-/// Sources of answers, in their order: the agent's own methods, its declarations, and [`Agent::catalogs`].
+/// Sources of answers, in their order: the agent's own methods, its tables, its declarations, and [`Agent::catalogs`].
 pub(super) struct Catalogs<'a, A> {
     pub(super) agent: &'a A,
     pub(super) schema: &'a Schema,
+    pub(super) getters: &'a Getters<A>,
 }
 
 impl<'a, A: Agent> Catalogs<'a, A> {
@@ -40,7 +42,8 @@ impl<'a, A: Agent> Catalogs<'a, A> {
     }
 
     pub(super) fn instances(&self, indom: Serial) -> Option<&'a dyn Instances> {
-        self.agent.instances(indom).or_else(|| self.iter().find_map(|catalog| catalog.instances(indom)))
+        let own = self.agent.instances(indom).or_else(|| self.getters.instances(self.agent, indom));
+        own.or_else(|| self.iter().find_map(|catalog| catalog.instances(indom)))
     }
 
     pub(super) fn text(&self, of: Subject, kind: TextKind) -> Result<Option<&'a [u8]>> {

@@ -13,6 +13,7 @@ use super::{Answer, Engine};
 use crate::agent::Agent;
 use crate::client::Client;
 use crate::fixed_limit::FixedLimit;
+use crate::getter::Getters;
 use crate::log::{Panic, catch};
 use crate::schema::Schema;
 use crate::unserved::Unserved;
@@ -45,13 +46,14 @@ impl<A: Agent> Engine<A> {
 
     /// Adds the values of some metrics of a fetch to the answer.
     fn fetch_list(&mut self, client: Client, list: Fetch<'_>) -> Result {
-        let Engine { agent, schema, plans, profile, result, unserved, max_reply, .. } = self;
-        let (metrics, offsets) = plans.metrics(list, |pmid| Catalogs { agent, schema }.metric(pmid));
+        let Engine { agent, schema, getters, plans, profile, result, unserved, max_reply, .. } = self;
+        let (metrics, offsets) = plans.metrics(list, |pmid| Catalogs { agent, schema, getters }.metric(pmid));
         if let Some(offsets) = offsets {
             result.begin_like(offsets);
         }
         let mut rest = metrics.iter();
-        let mut fetching = Fetching { agent, schema, profile, out: result, unserved, client, max_reply: *max_reply };
+        let mut fetching =
+            Fetching { agent, schema, getters, profile, out: result, unserved, client, max_reply: *max_reply };
         loop {
             // One catch for all metrics, because a catch around each would take time. After a panic, the remaining
             // metrics get another catch. The writer and the log survive a panic at any point. The agent is responsible
@@ -71,6 +73,7 @@ impl<A: Agent> Engine<A> {
 struct Fetching<'a, A> {
     agent: &'a mut A,
     schema: &'a Schema,
+    getters: &'a Getters<A>,
     profile: &'a Profile,
     out: &'a mut ResultWriter,
     unserved: &'a mut Unserved,
@@ -90,7 +93,7 @@ impl<A: Agent> Fetching<'_, A> {
         }
         self.out.begin_set(metric.pmid);
         let outcome = match &metric.desc {
-            Ok(desc) => self.values(desc),
+            Ok(desc) => self.values(desc, metric.getter),
             Err(outcome) => {
                 if *outcome == Err(Error::PMID) {
                     debug!(target: "libpmda", "metric {} is not defined", Ident(metric.pmid));
@@ -107,10 +110,13 @@ impl<A: Agent> Fetching<'_, A> {
 
     /// Adds the values of a metric to the open value set.
     #[inline]
-    fn values(&mut self, desc: &Desc) -> Result {
+    fn values(&mut self, desc: &Desc, getter: Option<u32>) -> Result {
         let selection = desc.indom.map_or(Selection::ALL, |indom| self.profile.selection(indom));
         let mut values = Values::new(self.out, self.unserved, desc, selection, &self.client);
-        let done = self.agent.fetch(desc.pmid.item(), &mut values);
+        let done = match getter.and_then(|number| self.getters.value(number)) {
+            Some(getter) => getter(self.agent, &mut values),
+            None => self.agent.fetch(desc.pmid.item(), &mut values),
+        };
         let missing = values.missing();
         if missing.is_err() {
             self.log_unserved(desc.pmid);
@@ -118,7 +124,8 @@ impl<A: Agent> Fetching<'_, A> {
         if let Err(e) = done {
             match self.unserved.take_misfit(desc.pmid) {
                 Some(misfit) if matches!(e, Error::TYPE | Error::SIGN | Error::TRUNC | Error::CONV) => {
-                    let metric = Catalogs { agent: self.agent, schema: self.schema }.named(desc.pmid);
+                    let metric =
+                        Catalogs { agent: self.agent, schema: self.schema, getters: self.getters }.named(desc.pmid);
                     error!(source = %self.client.source(), "{metric}: {misfit}: {e}");
                 }
                 _ => {
@@ -135,7 +142,7 @@ impl<A: Agent> Fetching<'_, A> {
         }
         let Some(inst) = self.out.repeated() else { return Ok(()) };
         let what = inst.map_or("the value".to_owned(), |inst| format!("instance {inst}"));
-        let metric = Catalogs { agent: self.agent, schema: self.schema }.named(desc.pmid);
+        let metric = Catalogs { agent: self.agent, schema: self.schema, getters: self.getters }.named(desc.pmid);
         error!(source = %self.client.source(), "{metric}: {what} was put twice; the metric has no values");
         Err(Error::INST)
     }
@@ -143,7 +150,7 @@ impl<A: Agent> Fetching<'_, A> {
     /// Logs why the metric, or some of its instances, have no values.
     #[cold]
     fn log_unserved(&mut self, pmid: PmId) {
-        let catalogs = Catalogs { agent: self.agent, schema: self.schema };
+        let catalogs = Catalogs { agent: self.agent, schema: self.schema, getters: self.getters };
         let is_declared = self.schema.name_of(pmid).is_some();
         self.unserved.log(self.client, pmid, is_declared, || catalogs.named(pmid));
     }
@@ -153,7 +160,7 @@ impl<A: Agent> Fetching<'_, A> {
     fn panicked(&mut self, pmid: Option<PmId>, panic: &Panic) {
         self.out.fail_set(Error::GENERIC);
         self.unserved.forget();
-        match pmid.map(|pmid| Catalogs { agent: self.agent, schema: self.schema }.named(pmid)) {
+        match pmid.map(|pmid| Catalogs { agent: self.agent, schema: self.schema, getters: self.getters }.named(pmid)) {
             Some(metric) => error!(
                 source = %metric,
                 "{metric}: the fetch panicked{panic}; this metric has no value; other metrics are not affected"

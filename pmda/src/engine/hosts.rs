@@ -6,10 +6,11 @@ use tracing::{debug, error};
 
 use super::Engine;
 use crate::access::Access;
-use crate::agent::{Agent, Request};
+use crate::agent::Agent;
 use crate::client::Client;
 use crate::log::{Panic, catch};
 use crate::poll::Wake;
+use crate::request::Request;
 
 /// Whether pmcd sends requests as soon as it has started an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

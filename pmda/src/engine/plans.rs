@@ -27,6 +27,8 @@ pub(super) struct Planned {
     pub(super) pmid: Option<PmId>,
     /// The descriptor, or the outcome of a fetch that does not call the agent.
     pub(super) desc: Result<Desc, pmapi::Result>,
+    /// Number of the metric's getter.
+    pub(super) getter: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -71,9 +73,10 @@ impl Plans {
             plan.list.clear();
             plan.list.extend_from_slice(list.bytes());
             plan.metrics.clear();
-            plan.metrics.extend(list.pmids().map(|pmid| Planned {
-                pmid,
-                desc: pmid.and_then(&find).map_or(Err(Err(Error::PMID)), MetricInfo::fetched),
+            plan.metrics.extend(list.pmids().map(|pmid| {
+                let metric = pmid.and_then(&find);
+                let desc = metric.map_or(Err(Err(Error::PMID)), MetricInfo::fetched);
+                Planned { pmid, desc, getter: metric.and_then(|metric| metric.getter) }
             }));
             at
         });

@@ -4,7 +4,7 @@ use pcp_pdu::Pdu;
 use pcp_pdu::label::LabelReq;
 use pmapi::{Domain, InDom, LabelLevel, Serial};
 
-use crate::agent::{Items, Request};
+use crate::request::{Items, Request};
 
 use super::{labels, names};
 

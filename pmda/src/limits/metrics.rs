@@ -71,7 +71,7 @@ impl LimitMetrics {
     /// Declares the metrics of an agent that knows its metrics from the start.
     pub fn declare(self, setup: &mut Setup) {
         let agent = setup.name().to_owned();
-        setup.metrics(self.metrics(&agent));
+        setup.extend(self.metrics(&agent));
     }
 
     /// Returns the value of a metric: the count of `own` with the index of the agent's limit, or that of the framework.

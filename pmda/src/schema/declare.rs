@@ -7,13 +7,31 @@ use serde::Serialize;
 use super::Mistake;
 use crate::catalog::MetricInfo;
 use crate::fixed_limit::FixedLimit;
+use crate::getter::Erased;
 use crate::indom::Fixed;
+use crate::value::Value;
 
 /// Labels, or the reason why they are invalid.
 pub(crate) type LabelResult = Result<LabelSet, String>;
 
 /// Declaration of a metric: with [`Setup::metric`](crate::Setup::metric), or with
 /// [`Dynamic::insert`](crate::Dynamic::insert) while the agent runs.
+///
+/// A declaration is also a value, which [`Setup::add`](crate::Setup::add) declares. The methods return the declaration
+/// that they have changed, so that a function for many similar metrics ends with `clone()`:
+///
+/// ```
+/// # use pmda::prelude::*;
+/// # fn declare(setup: &mut Setup) {
+/// const DISK: Serial = Serial::new(0);
+/// let metric = |name: &str, item| {
+///     let name = format!("disk.{name}");
+///     MetricDef::new(name, Item::new(0, item), Type::U64).indom(DISK).units(Units::COUNT).clone()
+/// };
+/// setup.add(metric("reads", 0).counter().help("Reads", "Since the host has started."));
+/// setup.add(metric("queue", 1).help("Requests that wait", "Now."));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MetricDef {
     pub(super) name: String,
@@ -29,6 +47,7 @@ pub struct MetricDef {
     /// Whether the metric has no values outside of events.
     pub(super) parameter: bool,
     pub(super) labels: LabelResult,
+    pub(super) getter: Option<Erased>,
 }
 
 /// Declaration of an instance domain: with [`Setup::indom`](crate::Setup::indom), or with
@@ -67,6 +86,7 @@ impl MetricDef {
             restricted: false,
             parameter: false,
             labels: Ok(LabelSet::new()),
+            getter: None,
         }
     }
 
@@ -84,6 +104,12 @@ impl MetricDef {
         self
     }
 
+    /// Removes the instance domain.
+    pub(crate) fn singular(&mut self) -> &mut Self {
+        self.indom = None;
+        self
+    }
+
     /// Declares that values only count up (`PM_SEM_COUNTER`).
     pub fn counter(&mut self) -> &mut Self {
         self.semantics = Semantics::Counter;
@@ -94,6 +120,26 @@ impl MetricDef {
     /// (`PM_SEM_INSTANT`).
     pub fn discrete(&mut self) -> &mut Self {
         self.semantics = Semantics::Discrete;
+        self
+    }
+
+    /// Sets how values behave over time (`PM_SEM_*`), like [`MetricDef::counter`] and [`MetricDef::discrete`].
+    pub fn semantics(&mut self, semantics: Semantics) -> &mut Self {
+        self.semantics = semantics;
+        self
+    }
+
+    /// Sets the getter of a metric without instances: the function that returns its value. It takes the place of
+    /// [`Agent::fetch`](crate::Agent::fetch) for this metric. `A` is the type of the agent.
+    ///
+    /// Usually [`Setup::counter`](crate::Setup::counter), `gauge`, `discrete` or `string` declare a metric with a getter,
+    /// and with the type of what the getter returns.
+    pub fn getter<A: 'static, V: Value>(&mut self, getter: impl Fn(&A) -> V + Send + Sync + 'static) -> &mut Self {
+        self.put_by(Erased::put(move |agent: &A, out| out.put(getter(agent))))
+    }
+
+    pub(crate) fn put_by(&mut self, getter: Erased) -> &mut Self {
+        self.getter = Some(getter);
         self
     }
 
@@ -190,17 +236,29 @@ impl MetricDef {
 
     pub(crate) fn info(&self, domain: Domain) -> MetricInfo {
         let MetricDef { storable, restricted, parameter, .. } = *self;
-        MetricInfo { desc: self.desc(domain), storable, restricted, parameter }
+        MetricInfo { desc: self.desc(domain), storable, restricted, parameter, getter: None }
     }
 
     pub(crate) fn label_set(&self) -> LabelResult {
         self.labels.clone()
     }
 
+    /// Checks that a dynamic metric has no getter.
+    pub(crate) fn check_no_getter(&self) -> Result<(), Mistake> {
+        if self.getter.is_none() { Ok(()) } else { Err(Mistake::DynamicGetter(self.name.clone())) }
+    }
+
     /// Checks that an agent with a restricted metric asks for the identity of its clients.
     pub(crate) fn check_restriction(&self, wants: Features) -> Result<(), Mistake> {
         let known = !self.restricted || wants.contains(Features::AUTHORIZE);
         if known { Ok(()) } else { Err(Mistake::Restricted(self.name.clone())) }
+    }
+}
+
+/// Copies a declaration at the end of its chain of methods.
+impl From<&mut MetricDef> for MetricDef {
+    fn from(metric: &mut MetricDef) -> Self {
+        metric.clone()
     }
 }
 

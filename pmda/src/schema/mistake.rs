@@ -46,6 +46,19 @@ pub enum Mistake {
     /// A restricted metric of an agent that does not ask for the identity of its clients.
     #[error("metric {0}: restricted, but Agent::WANTS has no Features::AUTHORIZE")]
     Restricted(String),
+    /// A getter that takes another type than the agent.
+    #[error("{of}: the getter takes a {getter}, but the agent is a {agent}")]
+    Getter {
+        /// Metric or instance domain of the getter.
+        of: String,
+        /// Name of the type that the getter takes.
+        getter: &'static str,
+        /// Name of the agent's type.
+        agent: &'static str,
+    },
+    /// A getter of a dynamic metric, whose values [`Agent::fetch`](crate::Agent::fetch) puts.
+    #[error("metric {0}: a dynamic metric has no getter")]
+    DynamicGetter(String),
     /// Invalid labels.
     #[error("{0}: {1}")]
     Labels(String, String),

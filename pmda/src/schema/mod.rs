@@ -13,6 +13,7 @@ use pmapi::{Domain, Item, LabelSet, PmId, Serial};
 use crate::catalog::{Catalog, LabelSubject, MetricInfo};
 use crate::client::Ends;
 use crate::event::Types;
+use crate::getter::{Erased, Getters, WrongAgent};
 use crate::indom::Instances;
 
 mod by_pmid;
@@ -47,6 +48,8 @@ pub(crate) struct Declarations {
     pub(crate) domain: Domain,
     pub(crate) metrics: Vec<MetricDef>,
     pub(crate) indoms: Vec<InDomDef>,
+    /// Functions that find the instances of tables.
+    pub(crate) tables: Vec<(Serial, Erased)>,
     /// Names below which metrics are dynamic.
     pub(crate) dynamic: Vec<String>,
     /// Items and names of the declared metrics, for dynamic metrics; set by [`Declarations::finish`].
@@ -72,6 +75,7 @@ pub struct Schema {
     domain: Domain,
     metrics: Vec<MetricDef>,
     indoms: Vec<InDomDef>,
+    tables: Vec<(Serial, Erased)>,
     dynamic: Vec<String>,
     files: Vec<(PathBuf, String)>,
     not_ready: bool,
@@ -161,10 +165,38 @@ impl Schema {
         &self.running
     }
 
+    /// Returns the getters of the agent. Those of metrics have the numbers that [`MetricInfo::getter`] has.
+    pub(crate) fn getters<A: 'static>(&self) -> Result<Getters<A>, Mistakes> {
+        let mut getters = Getters::new();
+        let mut mistakes = Vec::new();
+        let mut add = |of: &dyn Fn() -> String, added: Result<(), WrongAgent>| {
+            let mistake = |WrongAgent { getter, agent }| Mistake::Getter { of: of(), getter, agent };
+            mistakes.extend(added.map_err(mistake).err());
+        };
+        for m in &self.metrics {
+            if let Some(getter) = &m.getter {
+                add(&|| format!("metric {}", m.name), getters.add(getter));
+            }
+        }
+        for (serial, find) in &self.tables {
+            add(&|| format!("instance domain {serial}"), getters.add_instances(*serial, find));
+        }
+        if mistakes.is_empty() { Ok(getters) } else { Err(Mistakes(mistakes)) }
+    }
+
     /// Returns whether any metric is storable.
     pub(crate) fn is_storable(&self) -> bool {
         self.storable
     }
+}
+
+/// Describes metrics, with the numbers of their getters.
+fn infos(metrics: &[MetricDef], domain: Domain) -> impl ExactSizeIterator<Item = MetricInfo> {
+    let mut getters = 0..;
+    metrics.iter().map(move |m| {
+        let getter = m.getter.as_ref().and_then(|_| getters.next());
+        MetricInfo { getter, ..m.info(domain) }
+    })
 }
 
 impl Catalog for Schema {
@@ -207,6 +239,7 @@ impl Declarations {
             domain: identity.domain,
             metrics: Vec::new(),
             indoms: Vec::new(),
+            tables: Vec::new(),
             dynamic: Vec::new(),
             items: Arc::default(),
             labels: Ok(LabelSet::new()),
@@ -219,6 +252,20 @@ impl Declarations {
             ends: Ends::default(),
             types: Types::default(),
         }
+    }
+
+    /// Adds a metric.
+    pub(crate) fn add(&mut self, metric: MetricDef) -> &mut MetricDef {
+        self.metrics.push(metric);
+        let last = self.metrics.len() - 1;
+        &mut self.metrics[last]
+    }
+
+    /// Adds an instance domain.
+    pub(crate) fn add_indom(&mut self, serial: Serial) -> &mut InDomDef {
+        self.indoms.push(InDomDef::new(serial));
+        let last = self.indoms.len() - 1;
+        &mut self.indoms[last]
     }
 
     /// Replaces the agent's own name by its name in PCP, in the names of the metrics.
@@ -272,9 +319,10 @@ impl Declarations {
             name: self.name,
             domain: self.domain,
             storable: self.metrics.iter().any(|m| m.storable),
-            by_pmid: ByPmid::new(self.metrics.iter().map(|m| m.info(self.domain))),
+            by_pmid: ByPmid::new(infos(&self.metrics, self.domain)),
             metrics: self.metrics,
             indoms: self.indoms,
+            tables: self.tables,
             dynamic: self.dynamic,
             files: self.files,
             not_ready: self.not_ready,

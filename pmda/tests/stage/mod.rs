@@ -224,7 +224,7 @@ impl Agent for Stage {
             PANIC if std::mem::take(&mut self.panicking) => panic!("as the test wants it"),
             PANIC => out.put(self.panics),
             NOT_READY => out.put(0u32),
-            DONE => out.put(&self.done.join(" ")),
+            DONE => out.put(self.done.join(" ")),
             ERROR => out.put(0i32),
             PRINT => {
                 println!("the agent prints");

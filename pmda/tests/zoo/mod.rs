@@ -69,7 +69,7 @@ impl Agent for Zoo {
         setup.metric("zoo.one_for_all", ONE_FOR_ALL, Type::U32).indom(FIXED);
         setup.metric("zoo.inst_of_none", INST_OF_NONE, Type::U32);
         setup.metric("zoo.many", MANY, Type::Double).indom(CACHED);
-        let mut cache = Cache::new(setup.indom_id(CACHED));
+        let mut cache = setup.cache(CACHED);
         for i in 0..10 {
             cache.store(&format!("i{i} of ten"), i)?;
         }
@@ -94,7 +94,7 @@ impl Agent for Zoo {
         )?;
         dynamic.insert(MetricDef::new("zoo.dyn.house.guests", GUESTS, Type::U64).indom(VISITORS))?;
         dynamic.alias("zoo.more.guests", GUESTS)?;
-        let mut strangers = Cache::new(setup.indom_id(STRANGERS));
+        let mut strangers = setup.cache(STRANGERS);
         strangers.store("nobody", ())?;
         Ok(Zoo {
             cache,

@@ -84,10 +84,10 @@ pub(crate) fn type_name(name: &str) -> String {
 }
 
 /// Words that `pmda::prelude`, the templates or Rust use.
-const IN_USE: &str = "Agent ArgumentDef Args Atom Background Box Cache Catalog Client Clients Column ConfigFile Duration \
-    Dynamic Err Error FromArgMatches HashMap InDomDef Inst Instances Item LabelSet Local MetricDef None \
-    Ok Option Options Path PathBuf PollSet Request Result Row Self Serial Setup Some Start String Type \
-    Units Usage Values Vec";
+const IN_USE: &str = "Agent ArgumentDef Args Atom Background Box Cache Catalog Client Clients ConfigFile Duration Dynamic \
+    Err Error FromArgMatches HashMap InDomDef Inst Instances Item LabelSet Local MetricDef None Ok Option \
+    Options Path PathBuf PollSet Request Result Self Serial Setup Some Start String Table Type Units \
+    Usage Values Vec";
 
 #[cfg(test)]
 mod tests {

@@ -210,7 +210,9 @@ fn names_warnings_and_panics(dir: &Path, name: &str, good: &str, start: &str) {
         assert!(said.contains(" failed: no value left: 1 right: 2\n"), "{task}: {said}");
     }
     // The view shows the panic of a metric, and not only that it failed.
-    fs::write(&file, good.replace("LIMIT => out.put(self.limit)", "LIMIT => panic!(\"no limit\")")).unwrap();
+    let limit = "            agent.limit\n";
+    assert!(good.contains(limit));
+    fs::write(&file, good.replace(limit, "assert!(agent.limit < 0.0, \"no limit\");agent.limit")).unwrap();
     let shown = succeeds(pmda(dir, &["run", "-s", "1"]));
     assert!(shown.contains("Error: the fetch panicked at src/lib.rs:") && shown.contains(": no limit\n"), "{shown}");
     trials(dir, &file, good, start);
@@ -230,7 +232,7 @@ fn names_warnings_and_panics(dir: &Path, name: &str, good: &str, start: &str) {
 fn trials(dir: &Path, file: &Path, good: &str, start: &str) {
     let host = tempfile::tempdir().unwrap();
     fs::create_dir_all(host.path().join("config/pmda")).unwrap();
-    let numbers = "let mut files = pmda::prelude::Cache::open_strings(setup.indom_id(pmda::prelude::Serial::new(9)), setup.config()); \
+    let numbers = "let mut files = setup.cache(pmda::prelude::Serial::new(9)).whole_names().persistent(); \
                    files.store(\"x\", ())?; files.save()?; \
                    pmda::tracing::warn!(\"{} has numbers\", setup.config().var_dir().display());";
     fs::write(file, good.replace(start, &format!("{start} {numbers}"))).unwrap();

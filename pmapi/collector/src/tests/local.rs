@@ -25,7 +25,7 @@ impl Agent for Spool {
         let places = [config.var_dir(), config.sysconf_dir(), config.pmdas_dir(), config.log_dir(), config.run_dir()];
         let [var, etc, pmdas, log, run] = places;
         let places = [var, etc, pmdas, log, run, config.tmp_dir()];
-        let mut files = Cache::open_strings(setup.indom_id(Serial::new(0)), setup.config());
+        let mut files = setup.cache(Serial::new(0)).whole_names().persistent();
         files.store("a test's", ())?;
         files.save()?;
         let text = setup.configuration("spool.conf", "the default").changed().transpose()?.unwrap_or_default();

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pmapi::{Item, Type};
 
 use super::*;
-use crate::agent::Request;
 use crate::client::Client;
 use crate::dso::init;
+use crate::request::Request;
 use crate::setup::Setup;
 use crate::values::Values;
 

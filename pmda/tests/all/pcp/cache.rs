@@ -52,8 +52,8 @@ impl Home {
     fn rust(&self, script: &str) -> String {
         let config = Config::new(b"", [("PCP_VAR_DIR".into(), self.0.path().into())]);
         let indom = InDom::new(Domain::new(400).unwrap(), Serial::new(5));
-        // `open` also loads. Without a file the cache begins empty, as in C.
-        let mut cache = Cache::open(indom, &config);
+        // `persistent` also loads. Without a file the cache begins empty, as in C.
+        let mut cache = Cache::new(indom, &config).persistent();
         let mut out = String::new();
         script.lines().for_each(|line| step(&mut cache, line, &mut out));
         out

@@ -10,11 +10,6 @@ use pmda::PollSet;
 use pmda::clap::{self, Args as _, FromArgMatches as _};
 use pmda::prelude::*;
 
-// Archives refer to metrics by number, so do not reuse or change a number when you add or remove metrics.
-const FILES: Item = Item::new(0, 0);
-const BYTES: Item = Item::new(0, 1);
-const AGE: Item = Item::new(0, 2);
-
 /// Options of this agent, besides those of every agent: `cargo pmda run -- --dir /var/log`, and
 /// `cargo pmda install -- --dir /var/log`, which the next installation keeps.
 #[derive(clap::Args, Debug)]
@@ -57,39 +52,32 @@ impl Agent for Template {
         setup.not_ready();
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
-        let files = setup
-            .metric("template.files", FILES, Type::U64)
-            .units(Units::COUNT);
-        files.help(
+        // Archives refer to metrics by number, so do not reuse or change a number (cluster and item)
+        // when you add or remove metrics. `latest` never waits: if the last read has failed, it
+        // returns the error.
+        let files = setup.gauge("template.files", Item::new(0, 0), |agent: &Self| {
+            agent.usage.latest().map(|usage| usage.files)
+        });
+        files.units(Units::COUNT).help(
             "Files in the directory",
             "Those in the directory of the option --dir and below.",
         );
-        let bytes = setup
-            .metric("template.bytes", BYTES, Type::U64)
-            .units(Units::BYTES);
-        bytes.help(
+        let bytes = setup.gauge("template.bytes", Item::new(0, 1), |agent: &Self| {
+            agent.usage.latest().map(|usage| usage.bytes)
+        });
+        bytes.units(Units::BYTES).help(
             "Size of the files",
             "The sum of their sizes, without holes or blocks.",
         );
-        let age = setup
-            .metric("template.age", AGE, Type::Double)
-            .units(Units::SECONDS);
-        age.help(
+        let age = setup.gauge("template.age", Item::new(0, 2), |agent: &Self| {
+            agent.usage.age().ok_or(Error::AGAIN)
+        });
+        age.units(Units::SECONDS).help(
             "Time since the files were counted",
             "It grows while the count takes longer.",
         );
         let usage = Background::spawn(Duration::from_secs(every), move || Ok(count(&dir)?))?;
         Ok(Template { usage })
-    }
-
-    /// Supplies the value of a metric. `latest` never waits: if the last read has failed, it returns the error.
-    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
-        match item {
-            FILES => out.put(self.usage.latest()?.files),
-            BYTES => out.put(self.usage.latest()?.bytes),
-            AGE => out.put(self.usage.age().ok_or(Error::AGAIN)?.as_secs_f64()),
-            _ => Err(Error::PMID),
-        }
     }
 
     fn is_ready(&self) -> bool {

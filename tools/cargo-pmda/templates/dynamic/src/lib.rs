@@ -8,8 +8,6 @@ use pmda::prelude::*;
 
 /// The name below which the metrics are.
 const ROOT: &str = "template.vm";
-// This metric always exists. Its cluster differs from that of the dynamic metrics.
-const LINES: Item = Item::new(0, 0);
 /// Cluster of the dynamic metrics.
 const CLUSTER: u16 = 1;
 
@@ -28,10 +26,11 @@ impl Agent for Template {
     fn new(setup: &mut Setup) -> Start<Self> {
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
-        let lines = setup
-            .metric("template.lines", LINES, Type::U64)
-            .units(Units::COUNT);
-        lines.help(
+        // This metric always exists. Its cluster differs from that of the dynamic metrics.
+        let lines = setup.gauge("template.lines", Item::new(0, 0), |agent: &Self| {
+            agent.values.len()
+        });
+        lines.units(Units::COUNT).help(
             "Metrics below template.vm",
             "As many as /proc/vmstat has lines.",
         );
@@ -56,12 +55,9 @@ impl Agent for Template {
         Ok(())
     }
 
-    /// Supplies the value of a metric, declared in `new` or dynamic.
+    /// Supplies the value of a dynamic metric. Declared metrics have their functions in `new`.
     fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
-        match item {
-            LINES => out.put(self.values.len() as u64),
-            item => out.put(*self.values.get(&item).ok_or(Error::VALUE)?),
-        }
+        out.put(self.values.get(&item).ok_or(Error::VALUE)?)
     }
 }
 

@@ -5,13 +5,6 @@ use std::fs;
 use pmda::clap::{self, Args as _, FromArgMatches as _};
 use pmda::prelude::*;
 
-// The numbers of the metrics: cluster and item. Archives refer to metrics by number, so do not reuse or change a number
-// when you add or remove metrics.
-const FETCHES: Item = Item::new(0, 0);
-const LOAD: Item = Item::new(0, 1);
-const LIMIT: Item = Item::new(0, 2);
-const BUSY: Item = Item::new(0, 3);
-
 /// Options of this agent, besides those of every agent: `cargo pmda run -- --limit 4`, and
 /// `cargo pmda install -- --limit 4`, which the next installation keeps.
 #[derive(clap::Args, Debug)]
@@ -37,29 +30,40 @@ impl Agent for Template {
         Options::augment_args(command)
     }
 
-    /// Declares the metrics. By default, a metric is an instant value without a unit.
+    /// Declares the metrics, each with the function that returns its value. The type of the metric
+    /// is that of the value.
     fn new(setup: &mut Setup) -> Start<Self> {
         let options = Options::from_arg_matches(setup.options())?;
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
 
-        let fetches = setup.metric("template.fetches", FETCHES, Type::U64);
-        fetches.counter().units(Units::COUNT).help(
+        // Archives refer to metrics by number, so do not reuse or change a number (cluster and item)
+        // when you add or remove metrics.
+        let fetches = setup.counter("template.fetches", Item::new(0, 0), |agent: &Self| {
+            agent.fetches
+        });
+        fetches.units(Units::COUNT).help(
             "Requests for values",
             "Counts the requests for values since the agent started.",
         );
-        setup.metric("template.load", LOAD, Type::Float).help(
-            "Processes that run or wait",
-            "The average of the last minute, which the kernel has in /proc/loadavg.",
-        );
+        // After an error this metric has no value, and the others do.
         setup
-            .metric("template.limit", LIMIT, Type::Double)
-            .storable()
+            .gauge("template.load", Item::new(0, 1), |_: &Self| load())
             .help(
-                "Load from which the machine counts as busy",
-                "The option --limit sets it. pmstore(1) changes it while the agent runs.",
+                "Processes that run or wait",
+                "The average of the last minute, which the kernel has in /proc/loadavg.",
             );
-        setup.metric("template.busy", BUSY, Type::U32).help(
+        let limit = setup.discrete("template.limit", Item::new(0, 2), |agent: &Self| {
+            agent.limit
+        });
+        limit.storable().help(
+            "Load from which the machine counts as busy",
+            "The option --limit sets it. pmstore(1) changes it while the agent runs.",
+        );
+        let busy = setup.gauge("template.busy", Item::new(0, 3), |agent: &Self| {
+            Ok::<_, Error>(f64::from(load()?) >= agent.limit)
+        });
+        busy.help(
             "Whether the load has reached template.limit",
             "1 if it has, otherwise 0.",
         );
@@ -69,23 +73,12 @@ impl Agent for Template {
         })
     }
 
-    /// Runs once for each request, before `fetch` runs for each of the request's metrics.
+    /// Runs once for each request, before the values of its metrics are taken.
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         if let Request::Fetch(_) = request {
             self.fetches += 1;
         }
         Ok(())
-    }
-
-    /// Supplies the value of a metric. After an error this metric has no value, and the others do.
-    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
-        match item {
-            FETCHES => out.put(self.fetches),
-            LOAD => out.put(load()?),
-            LIMIT => out.put(self.limit),
-            BUSY => out.put(u32::from(load()? >= self.limit)),
-            _ => Err(Error::PMID),
-        }
     }
 
     /// Applies a value that a client stores. This is called only for metrics that are `storable`.
@@ -100,7 +93,7 @@ impl Agent for Template {
 }
 
 /// Returns the average load of the last minute.
-fn load() -> Result<f64> {
+fn load() -> Result<f32> {
     let text = fs::read_to_string("/proc/loadavg")?;
     text.split(' ')
         .next()

@@ -5,34 +5,11 @@ use std::fs;
 
 use pmda::prelude::*;
 
-const INTERFACE: Serial = Serial::new(0);
-
-/// A column of the table: a metric, and the position of its values in a line of /proc/net/dev.
-struct Column {
-    name: &'static str,
-    item: Item,
-    units: Units,
-    /// Place of the number after the interface's name.
-    place: usize,
-    help: &'static str,
-}
-
-// Archives refer to metrics by number, so do not reuse or change a number when you add or remove columns.
-#[rustfmt::skip]
-const COLUMNS: [Column; 4] = [
-    Column { name: "template.in.bytes", item: Item::new(0, 0), units: Units::BYTES, place: 0, help: "Bytes received" },
-    Column { name: "template.in.packets", item: Item::new(0, 1), units: Units::COUNT, place: 1, help: "Packets received" },
-    Column { name: "template.out.bytes", item: Item::new(0, 2), units: Units::BYTES, place: 8, help: "Bytes sent" },
-    Column { name: "template.out.packets", item: Item::new(0, 3), units: Units::COUNT, place: 9, help: "Packets sent" },
-];
-
-/// The numbers of a row, in the order of the file.
-type Row = Vec<u64>;
-
-/// The agent, with the table that it has read last.
+/// The agent, with the table that it has read last: the numbers of each row, in the order of the
+/// file.
 #[derive(Debug)]
 pub struct Template {
-    rows: Cache<Row>,
+    rows: Table<Vec<u64>>,
 }
 
 impl Agent for Template {
@@ -43,71 +20,38 @@ impl Agent for Template {
     fn new(setup: &mut Setup) -> Start<Self> {
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
-        setup.indom(INTERFACE).help(
-            "Network interfaces",
-            "The interfaces that the kernel knows.",
-        );
-        for column in &COLUMNS {
-            let metric = setup
-                .metric(column.name, column.item, Type::U64)
-                .indom(INTERFACE);
-            // PCP's tools show a counter as a rate: here, the amount received or sent per second.
-            metric.counter().units(column.units);
-            metric.help(
-                column.help,
-                "Counted since the interface exists, in /proc/net/dev.",
-            );
+        // A row that reappears keeps its number. With `.persistent()` it does over restarts, too.
+        let mut rows = setup.table(Serial::new(0), |agent: &Self| &agent.rows);
+        rows.help("Network interfaces", "Those that the kernel knows.");
+        // Archives refer to metrics by number, so do not reuse or change a number when you add or
+        // remove columns. Each has its place in a line of the file.
+        for (name, item, units, place, help) in [
+            ("in.bytes", 0, Units::BYTES, 0, "Bytes received"),
+            ("in.packets", 1, Units::COUNT, 1, "Packets received"),
+            ("out.bytes", 2, Units::BYTES, 8, "Bytes sent"),
+            ("out.packets", 3, Units::COUNT, 9, "Packets sent"),
+        ] {
+            let (name, item) = (format!("template.{name}"), Item::new(0, item));
+            // PCP's tools show a counter as a rate. A row without the number has no value.
+            let column = rows.counter(name, item, move |row| row.get(place).copied());
+            column.units(units).help(help, "From /proc/net/dev.");
         }
-        // An interface that reappears keeps its number. To keep numbers over restarts as well, use Cache::open(id,
-        // setup.config()), and save() after changes.
-        Ok(Template {
-            rows: Cache::new(setup.indom_id(INTERFACE)),
-        })
+        let rows = rows.finish();
+        Ok(Template { rows })
     }
 
-    /// Reads the table once for all metrics of a request. After values, a client requests the names of their instances,
-    /// so other requests do not change the table.
+    /// Reads the rows once for all metrics of a request, if the request needs them.
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
-        if matches!(request, Request::Fetch(_)) || self.rows.is_empty() {
+        self.rows.refresh(request, |rows| {
             let text = fs::read_to_string("/proc/net/dev")?;
-            self.rows.hide_all();
-            for (name, row) in parse(&text) {
-                self.rows.store(name, row).map_err(|_| Error::INST)?;
+            for (name, numbers) in text.lines().filter_map(|line| line.split_once(':')) {
+                let numbers = numbers.split_whitespace().map_while(|n| n.parse().ok());
+                rows.add(name.trim(), numbers.collect());
             }
-        }
+            Ok(())
+        });
         Ok(())
     }
-
-    fn instances(&self, _: Serial) -> Option<&dyn Instances> {
-        Some(&self.rows)
-    }
-
-    /// Supplies the values of a metric: one for each interface that the client requests.
-    fn fetch(&mut self, item: Item, out: &mut Values<'_>) -> Result {
-        let column = COLUMNS
-            .iter()
-            .find(|column| column.item == item)
-            .ok_or(Error::PMID)?;
-        out.put_each(&self.rows, |row| row[column.place])
-    }
-}
-
-/// Returns the rows of the file, except rows without a number in one of the columns.
-fn parse(text: &str) -> impl Iterator<Item = (&str, Row)> {
-    let needed = COLUMNS
-        .iter()
-        .map(|column| column.place + 1)
-        .max()
-        .unwrap_or(0);
-    let rows = text.lines().filter_map(|line| {
-        let (name, numbers) = line.split_once(':')?;
-        let row: Row = numbers
-            .split_whitespace()
-            .map_while(|number| number.parse().ok())
-            .collect();
-        Some((name.trim(), row))
-    });
-    rows.filter(move |(_, row)| row.len() >= needed)
 }
 
 // Lets pmcd load the agent as a shared object: cargo pmda install --dso.
@@ -120,22 +64,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_become_rows() {
-        let text =
-            "Inter-| Receive\n face |bytes packets\n  eth0: 1 2 3 4 5 6 7 8 9 10 11\n lo: 1 2\n";
-        let rows: Vec<_> = parse(text).collect();
-        assert_eq!(rows, [("eth0", (1..=11).collect())]);
-    }
-
-    #[test]
     fn every_interface_has_values() {
         let mut agent = Local::<Template>::collector().unwrap();
-        let columns = COLUMNS.map(|column| agent.metric(column.name).unwrap());
-        for column in columns {
+        for name in ["in.bytes", "in.packets", "out.bytes", "out.packets"] {
+            let column = agent.metric(&format!("template.{name}")).unwrap();
             // A host without a network may have no interface.
             let count = agent.values(column).unwrap().iter().count();
             let rows = &agent.channel_mut().engine_mut().agent_mut().rows;
             assert_eq!(count, rows.active_len());
         }
+    }
+
+    #[test]
+    fn the_loopback_interface_keeps_its_number() {
+        let mut agent = Local::<Template>::collector().unwrap();
+        let column = agent.metric("template.in.bytes").unwrap();
+        let numbers = [(); 2].map(|()| {
+            let values = agent.values(column).unwrap();
+            let numbers: Vec<_> = values.iter().map(|(inst, _)| inst).collect();
+            numbers
+        });
+        assert_eq!(numbers[0], numbers[1]);
     }
 }

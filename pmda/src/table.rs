@@ -1,0 +1,309 @@
+//! Tables: instance domains whose instances are rows, and whose metrics are columns.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use pmapi::{Inst, Item, Result, Serial, Type};
+use serde::Serialize;
+
+use crate::cache::{Cache, CacheError};
+use crate::getter::Erased;
+use crate::indom::Instances;
+use crate::request::Request;
+use crate::schema::{Declarations, InDomDef, MetricDef};
+use crate::value::{TypedValue, Value};
+use crate::values::Values;
+
+/// The rows of an instance domain, each an instance with a name, a number and a value of type `R`. Its columns are
+/// metrics, each with the function that returns a row's value.
+///
+/// [`Setup::table`](crate::Setup::table) declares domain and columns, and [`TableDef::finish`] returns the table, which
+/// the agent owns. The engine answers requests for its instances and values; neither
+/// [`Agent::instances`](crate::Agent::instances) nor [`Agent::fetch`](crate::Agent::fetch) is needed.
+/// [`Table::refresh`] reads the rows when a request needs them. All methods of [`Cache`] work on the rows, too.
+///
+/// An agent whose rows are the files of a directory:
+///
+/// ```
+/// use pmda::prelude::*;
+///
+/// struct Files {
+///     files: Table<std::fs::Metadata>,
+/// }
+///
+/// impl Agent for Files {
+///     const NAME: &'static str = "files";
+///     const DOMAIN: u16 = 400;
+///
+///     fn new(setup: &mut Setup) -> Start<Self> {
+///         let mut files = setup.table(Serial::new(0), |agent: &Files| &agent.files).whole_names();
+///         files.help("Files", "The files of the agent's directory.");
+///         files.gauge("files.size", Item::new(0, 0), |file| file.len()).units(Units::BYTES);
+///         let age = files.gauge("files.age", Item::new(0, 1), |file| file.modified().ok()?.elapsed().ok());
+///         age.units(Units::SECONDS).help("Time since the last change", "A file of the future has no value.");
+///         files.total("files.count", Item::new(1, 0), |files| files.active_len()).help("Number of files", "Now.");
+///         Ok(Files { files: files.finish() })
+///     }
+///
+///     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
+///         self.files.refresh(request, |rows| {
+///             for file in std::fs::read_dir(".")?.flatten() {
+///                 rows.add(&file.file_name().to_string_lossy(), file.metadata()?);
+///             }
+///             Ok(())
+///         });
+///         Ok(())
+///     }
+/// }
+///
+/// let mut files = pcp_collector::Local::<Files>::collector()?;
+/// let [size, count] = [files.metric("files.size")?, files.metric("files.count")?];
+/// let sizes = files.values(size)?.iter().count();
+/// assert!(sizes > 1);
+/// assert_eq!(files.value(count)?, Atom::U64(sizes as u64));
+/// # Ok::<(), pmda::Failure>(())
+/// ```
+#[derive(Debug)]
+pub struct Table<R> {
+    rows: Cache<R>,
+    serial: Serial,
+    /// Items of the columns and totals.
+    items: Vec<Item>,
+    /// Whether the rows have been read once.
+    is_read: bool,
+    is_persistent: bool,
+    /// Outcome of the last refresh.
+    outcome: Result,
+}
+
+/// Declaration of a [`Table`], with [`Setup::table`](crate::Setup::table).
+#[must_use = "finish returns the table"]
+pub struct TableDef<'s, A, R> {
+    declared: &'s mut Declarations,
+    /// Index of the declaration of the domain.
+    indom: usize,
+    find: fn(&A) -> &Table<R>,
+    table: Table<R>,
+}
+
+/// The rows of a table while [`Table::refresh`] reads them: all earlier rows are hidden. It is the [`Cache`] of the
+/// table, with one more method.
+#[derive(Debug)]
+pub struct Rows<'t, R>(&'t mut Cache<R>);
+
+impl<R> Table<R> {
+    /// Reads the rows with `read`, if the request needs it: if it is a fetch of one of the table's metrics, or about the
+    /// instances of a table that has not been read yet. `read` adds the existing rows; others are hidden, but keep their
+    /// numbers. The file of a persistent table is written if rows have been added.
+    ///
+    /// An error of `read` becomes the answer for the metrics of the table, until the next call. Other metrics are not
+    /// affected. Call this in [`Agent::refresh`](crate::Agent::refresh), for each request.
+    pub fn refresh(&mut self, request: Request<'_>, read: impl FnOnce(&mut Rows<'_, R>) -> Result) {
+        let is_needed = match request {
+            Request::Fetch(items) => items.iter().any(|item| self.items.contains(&item)),
+            // A client that asks for names has numbers from an earlier answer, so the rows must stay as they are.
+            Request::Instance(serial) | Request::InstanceLabels(serial) => serial == self.serial && !self.is_read,
+            _ => false,
+        };
+        if !is_needed {
+            return;
+        }
+        self.is_read = true;
+        self.rows.hide_all();
+        self.outcome = read(&mut Rows(&mut self.rows));
+        if self.is_persistent {
+            if let Err(e) = self.rows.save() {
+                tracing::error!("rows of instance domain {} may get other numbers after a restart: {e}", self.serial);
+            }
+        }
+    }
+}
+
+impl<R> Deref for Table<R> {
+    type Target = Cache<R>;
+
+    fn deref(&self) -> &Cache<R> {
+        &self.rows
+    }
+}
+
+impl<R> DerefMut for Table<R> {
+    fn deref_mut(&mut self) -> &mut Cache<R> {
+        &mut self.rows
+    }
+}
+
+impl<R> Rows<'_, R> {
+    /// Adds a row. A name that cannot be that of an instance is logged, and the row left out.
+    pub fn add(&mut self, name: &str, row: R) -> Option<Inst> {
+        let added = self.0.store(name, row);
+        added.inspect_err(|e| tracing::warn!(source = "rows", "{e}; the row is left out")).ok()
+    }
+}
+
+impl<R> Deref for Rows<'_, R> {
+    type Target = Cache<R>;
+
+    fn deref(&self) -> &Cache<R> {
+        self.0
+    }
+}
+
+impl<R> DerefMut for Rows<'_, R> {
+    fn deref_mut(&mut self) -> &mut Cache<R> {
+        self.0
+    }
+}
+
+impl<'s, A: 'static, R: 'static> TableDef<'s, A, R> {
+    pub(crate) fn new(
+        declared: &'s mut Declarations,
+        serial: Serial,
+        find: fn(&A) -> &Table<R>,
+        rows: Cache<R>,
+    ) -> TableDef<'s, A, R> {
+        let indom = declared.indoms.len();
+        declared.add_indom(serial);
+        declared.tables.push((serial, Erased::find(move |agent: &A| &find(agent).rows as &dyn Instances)));
+        let table = Table { rows, serial, items: Vec::new(), is_read: false, is_persistent: false, outcome: Ok(()) };
+        TableDef { declared, indom, find, table }
+    }
+
+    /// Keeps the numbers of the rows over restarts, in a file ([`Cache::persistent`]).
+    pub fn persistent(mut self) -> Self {
+        self.table.is_persistent = true;
+        self.table.rows = self.table.rows.persistent();
+        self
+    }
+
+    /// Makes whole names identify rows, and not only their part before the first space ([`Cache::whole_names`]).
+    pub fn whole_names(mut self) -> Self {
+        self.table.rows = self.table.rows.whole_names();
+        self
+    }
+
+    /// Returns the declaration of the instance domain, for its labels.
+    pub fn indom(&mut self) -> &mut InDomDef {
+        &mut self.declared.indoms[self.indom]
+    }
+
+    /// Sets the help of the instance domain: one line, and a text of any length.
+    pub fn help(&mut self, oneline: impl Into<String>, text: impl Into<String>) {
+        self.indom().help(oneline, text);
+    }
+
+    /// Adds labels of the instance domain; see [`MetricDef::labels`].
+    pub fn labels(&mut self, labels: impl Serialize) {
+        self.indom().labels(labels);
+    }
+
+    /// Declares a counter with a value for each row. The type of the metric is that of the value ([`TypedValue`]).
+    pub fn counter<V: TypedValue>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&R) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        self.column(name, item, V::TYPE, getter).counter()
+    }
+
+    /// Declares a metric with a value for each row, whose values rise and fall, as [`TableDef::counter`] does.
+    pub fn gauge<V: TypedValue>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&R) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        self.column(name, item, V::TYPE, getter)
+    }
+
+    /// Declares a metric with a value for each row, whose values change seldom or in steps, as [`TableDef::counter`]
+    /// does.
+    pub fn discrete<V: TypedValue>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&R) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        self.column(name, item, V::TYPE, getter).discrete()
+    }
+
+    /// Declares a discrete metric of type [`Type::String`] with a text for each row, borrowed from it.
+    pub fn string(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&R) -> &str + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        let find = self.find;
+        self.put_by(name, item, Type::String, move |agent, out| out.put_each(&find(agent).rows, &getter)).discrete()
+    }
+
+    /// Declares a metric of a type with a value for each row. The value is converted to the type.
+    pub fn column<V: Value>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        ty: Type,
+        getter: impl Fn(&R) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        let find = self.find;
+        self.put_by(name, item, ty, move |agent, out| out.put_each(&find(agent).rows, &getter))
+    }
+
+    /// Declares a metric whose values [`Agent::fetch`](crate::Agent::fetch) puts, for instance with
+    /// [`Values::put_each`], because they depend on more than the row.
+    pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut MetricDef {
+        self.table.items.push(item);
+        self.declared.add(MetricDef::new(name, item, ty)).indom(self.table.serial)
+    }
+
+    /// Declares a metric without instances, with the function that computes it from the table, such as the number of its
+    /// rows.
+    pub fn total<V: TypedValue>(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        getter: impl Fn(&Table<R>) -> V + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        let find = self.find;
+        let metric = self.put_by(name, item, V::TYPE, move |agent, out| out.put(getter(find(agent))));
+        metric.singular()
+    }
+
+    fn put_by(
+        &mut self,
+        name: impl Into<String>,
+        item: Item,
+        ty: Type,
+        put: impl Fn(&A, &mut Values<'_>) -> Result + Send + Sync + 'static,
+    ) -> &mut MetricDef {
+        let find = self.find;
+        self.metric(name, item, ty).put_by(Erased::put(move |agent: &A, out| {
+            find(agent).outcome?;
+            put(agent, out)
+        }))
+    }
+
+    /// Returns the table, without rows. The agent must have it where the function of
+    /// [`Setup::table`](crate::Setup::table) finds it.
+    pub fn finish(self) -> Table<R> {
+        self.table
+    }
+
+    /// Returns the table with rows that exist from the start. They get the numbers 0, 1 and so on.
+    ///
+    /// # Errors
+    /// The errors of [`Cache::store`].
+    pub fn finish_with<N: AsRef<str>>(self, rows: impl IntoIterator<Item = (N, R)>) -> Result<Table<R>, CacheError> {
+        let mut table = self.finish();
+        rows.into_iter().try_for_each(|(name, row)| table.store(name.as_ref(), row).map(drop))?;
+        Ok(table)
+    }
+}
+
+impl<A, R> fmt::Debug for TableDef<'_, A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableDef").field("serial", &self.table.serial).field("items", &self.table.items).finish()
+    }
+}
