@@ -5,11 +5,16 @@
 
 #[path = "../stage/mod.rs"]
 mod stage;
+// The example, with its tests.
+#[allow(dead_code)]
+#[path = "../../examples/spool.rs"]
+mod spool;
 #[path = "../zoo/mod.rs"]
 mod zoo;
 
 mod c_api;
 mod conformance;
+mod getters;
 mod hostile;
 mod live;
 mod mistakes;
