@@ -3,6 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 
+use nix::sys::epoll::EpollFlags;
 use trace::protocol::{self, Data, DecodeError, Pdu};
 
 use crate::limits::{Account, Limits};
@@ -20,6 +21,8 @@ pub(crate) struct Client {
     /// Acknowledgements that the client has not read. The agent does not read from the client meanwhile.
     unsent: Vec<u8>,
     pub(crate) asynchronous: bool,
+    /// What the agent waits for at this client.
+    pub(crate) waits: EpollFlags,
     /// Time at which the connection is closed unless a PDU is complete by then, in seconds of the server.
     pub(crate) due: u32,
     /// The client has not sent a whole PDU yet.
@@ -70,7 +73,18 @@ impl Turn<'_> {
 impl Client {
     pub(crate) fn new(stream: TcpStream, host: Ipv4Addr, account: Account, due: u32) -> Client {
         let (rest, unsent) = (Vec::new(), Vec::new());
-        Client { stream, host, account, rest, unsent, asynchronous: false, due, fresh: true, owes: true }
+        Client {
+            stream,
+            host,
+            account,
+            rest,
+            unsent,
+            asynchronous: false,
+            waits: EpollFlags::EPOLLIN,
+            due,
+            fresh: true,
+            owes: true,
+        }
     }
 
     /// Returns whether acknowledgements wait until the client has read earlier ones.

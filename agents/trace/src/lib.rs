@@ -111,7 +111,7 @@ impl Agent for Trace {
     /// Counts all trace events up to the request before it is answered.
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
         self.serve(|server, counts, now| {
-            server.serve(now, &mut |account, data| counts.add(account, data));
+            server.serve_all(now, &mut |account, data| counts.add(account, data));
             // A shared object is called for requests only.
             server.serve_due(now, &mut |account, data| counts.add(account, data));
         });

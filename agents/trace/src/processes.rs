@@ -185,7 +185,8 @@ impl Processes {
         // The thread reads files to which processes have added tags. Then these files are read a second time.
         for is_last in [false, true] {
             if self.collection.refresh_files() {
-                self.find_files(false);
+                // Files that the first pass finds were there before.
+                self.find_files(number == 1);
             }
             let Table { files, memory, .. } = &mut self.table;
             let (opened, tags, events) = (&self.files, &mut *tags, &mut *events);

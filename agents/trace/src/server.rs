@@ -27,6 +27,8 @@ const BACKLOG: i32 = 4096;
 const CLIENTS: usize = 8;
 /// Longest time until pmcd is served, apart from the turns of the last clients.
 const TIME: Duration = Duration::from_millis(3);
+/// Pause of an asynchronous client of which everything was read, so that many small PDUs are read together.
+const GATHER: Duration = Duration::from_millis(2);
 /// Number of connections accepted before clients are served.
 const NEW: usize = 64;
 /// Pause after accepting has failed, for instance because no descriptor is free.
@@ -49,6 +51,9 @@ pub(crate) struct Server {
     /// Polls the listening socket, SIGHUP, and all clients.
     poll: Epoll,
     hangups: Option<&'static Sighup>,
+    /// Asynchronous clients that pause, and the end of the pause of all of them.
+    resting: Vec<usize>,
+    rested: Option<Instant>,
     access: Access,
     /// Open connections by host.
     pub(crate) connected: Quota<Account>,
@@ -92,6 +97,8 @@ impl Server {
             listener,
             poll,
             hangups,
+            resting: Vec::new(),
+            rested: None,
             access,
             connected: limits::quota("connections", limits.connections_each, limits.connections),
             clients: Vec::new(),
@@ -119,7 +126,7 @@ impl Server {
     pub(crate) fn due(&self) -> Option<Instant> {
         let look = self.start.checked_add(Duration::from_secs(u64::from(self.look) + 1));
         let look = look.filter(|_| self.look != u32::MAX);
-        [self.paused, look].into_iter().flatten().min()
+        [self.paused, self.rested, look].into_iter().flatten().min()
     }
 
     /// Returns the number of connections.
@@ -131,6 +138,12 @@ impl Server {
     pub(crate) fn serve_due(&mut self, now: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
         if self.paused.is_some_and(|until| until <= now) {
             self.resume();
+        }
+        if self.rested.is_some_and(|until| until <= now) {
+            self.rested = None;
+            for place in std::mem::take(&mut self.resting) {
+                self.wait_for(place, EpollFlags::EPOLLIN).unwrap_or_else(|left| self.leave(place, &left));
+            }
         }
         self.set_now(now);
         if self.now > self.look {
@@ -163,6 +176,14 @@ impl Server {
             if !more || start.elapsed() > TIME {
                 return;
             }
+        }
+    }
+
+    /// Serves clients, also those that pause: all that they have sent is counted before a request is answered.
+    pub(crate) fn serve_all(&mut self, start: Instant, add: &mut impl FnMut(Account, &Data<'_>)) {
+        self.serve(start, add);
+        for place in self.resting.clone() {
+            while self.turn(place, add) && start.elapsed() <= TIME {}
         }
     }
 
@@ -253,22 +274,35 @@ impl Server {
     /// Serves the client at `place`, if it still exists. Returns true when it has sent more.
     fn turn(&mut self, place: usize, add: &mut impl FnMut(Account, &Data<'_>)) -> bool {
         let Some(Some(client)) = self.clients.get_mut(place) else { return false };
-        let before = client.has_unsent();
         let Server { buffer, acks, pid, now, limits, .. } = self;
         let mut turn = Turn { buffer, acks, pid: *pid, now: *now, limits };
         let done = client.turn(&mut turn, add);
         self.look = self.look.min(client.due);
-        let done = match done {
-            Ok(_) if client.has_unsent() != before => {
-                let mut event = event(place, client.has_unsent());
-                self.poll.modify(&client.stream, &mut event).map_err(|e| Left::Failed(e.into())).and(done)
-            }
-            done => done,
+        let waits = match done {
+            Ok(_) if client.has_unsent() => EpollFlags::EPOLLOUT,
+            Ok(false) if client.asynchronous => EpollFlags::empty(),
+            _ => EpollFlags::EPOLLIN,
         };
-        done.unwrap_or_else(|left| {
+        done.and_then(|more| self.wait_for(place, waits).map(|()| more)).unwrap_or_else(|left| {
             self.leave(place, &left);
             false
         })
+    }
+
+    /// Sets what the agent waits for at a client: that it sends something, that it reads its acknowledgements, or the end of
+    /// its pause.
+    fn wait_for(&mut self, place: usize, waits: EpollFlags) -> Result<(), Left> {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return Ok(()) };
+        if client.waits == waits {
+            return Ok(());
+        }
+        client.waits = waits;
+        if waits.is_empty() {
+            self.resting.push(place);
+            self.rested.get_or_insert_with(|| Instant::now() + GATHER);
+        }
+        let mut event = EpollEvent::new(waits, place as u64);
+        Ok(self.poll.modify(&client.stream, &mut event).map_err(io::Error::from)?)
     }
 
     /// Closes connections of clients whose time limit has passed.
@@ -339,12 +373,6 @@ fn set_options(listener: &TcpListener) -> io::Result<()> {
     // Keep-alive sends no probes while data is unacknowledged: this limits that time.
     setsockopt(listener, TcpUserTimeout, &(1000 * (idle + interval * count)))?;
     Ok(())
-}
-
-/// Returns what the agent waits for at a client: that it reads its acknowledgements, or sends something.
-fn event(place: usize, has_unsent: bool) -> EpollEvent {
-    let flags = if has_unsent { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
-    EpollEvent::new(flags, place as u64)
 }
 
 fn code(refused: &Failure) -> i32 {
