@@ -20,8 +20,8 @@ use crate::values::Values;
 
 /// A performance metrics domain agent (PMDA).
 ///
-/// An agent declares its metrics in [`Agent::new`] and supplies their values in [`Agent::fetch`]; all other methods
-/// have defaults. The engine answers pmcd's requests from the declarations and these methods. An agent behaves in the
+/// An agent declares its metrics in [`Agent::new`], each with the function that returns its value; all other methods have
+/// defaults. [`Agent::fetch`] supplies the values of metrics without such a function. The engine answers pmcd's requests from the declarations and these methods. An agent behaves in the
 /// same way as a daemon ([`main`](fn@crate::main)) and within another process (`Local` of crate `pcp-collector`).
 ///
 /// pmcd drops an agent that answers a request with `PM_ERR_IPC`, `PM_ERR_TIMEOUT` or `EPIPE`. When a method returns one
@@ -71,12 +71,8 @@ pub trait Agent: Sized + 'static {
     ///     }
     ///
     ///     fn new(setup: &mut Setup) -> Start<Self> {
-    ///         setup.metric("top.number", Item::new(0, 0), Type::U32).help("Processes shown", "Set by -N.");
+    ///         setup.discrete("top.number", Item::new(0, 0), |top: &Self| top.0.number).help("Processes shown", "Set by -N.");
     ///         Ok(Top(Options::from_arg_matches(setup.options())?))
-    ///     }
-    ///
-    ///     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
-    ///         out.put(self.0.number)
     ///     }
     /// }
     /// ```

@@ -98,6 +98,7 @@ impl ConfigFile {
     }
 
     /// Sets the content while the file does not exist, which is then no failure.
+    #[must_use]
     pub fn with_default(mut self, content: impl Into<Vec<u8>>) -> Self {
         self.default = Some(content.into());
         self

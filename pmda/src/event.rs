@@ -162,12 +162,14 @@ impl EventQueue {
     }
 
     /// Keeps events while no client reads, up to the limit of memory (pmdaEventNewActiveQueue(3)).
+    #[must_use]
     pub fn keeping(self) -> Self {
         self.0.borrow_mut().keeps = true;
         self
     }
 
     /// Refuses clients with `PM_ERR_PERMISSION`, unless they have a filter or have been granted access.
+    #[must_use]
     pub fn restricted(self) -> Self {
         self.0.borrow_mut().restricted = true;
         self

@@ -29,18 +29,21 @@ impl Program {
     }
 
     /// Sets the debug options of the log.
+    #[must_use]
     pub fn debug(mut self, options: Debug) -> Program {
         self.debug = options;
         self
     }
 
     /// Sets the user that root changes to. By default it is PCP's user.
+    #[must_use]
     pub fn user(mut self, user: Option<String>) -> Program {
         self.user = user;
         self
     }
 
     /// Sets the socket on which the program waits for pmcd; `None` for standard input and output.
+    #[must_use]
     pub fn address(mut self, address: Option<Address>) -> Program {
         self.address = address;
         self

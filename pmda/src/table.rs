@@ -287,6 +287,7 @@ impl<'s, A: 'static, R: 'static> TableDef<'s, A, R> {
 
     /// Returns the table, without rows. The agent must have it where the function of
     /// [`Setup::table`](crate::Setup::table) finds it.
+    #[must_use]
     pub fn finish(self) -> Table<R> {
         self.table
     }

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(given(cow, Type::String, Units::NONE).as_ref(), Some(&text));
         assert_eq!(given(Arc::<str>::from("seven"), Type::String, Units::NONE).as_ref(), Some(&text));
         assert_eq!(given(owned, Type::String, Units::NONE).as_ref(), Some(&text));
-        assert_eq!(given(&7_i8, Type::I32, Units::NONE).as_deref(), Some("I32(7)"));
+        assert_eq!(given([7_i8].first(), Type::I32, Units::NONE).as_deref(), Some("I32(7)"));
         assert_eq!(given(true, Type::U32, Units::NONE).as_deref(), Some("U32(1)"));
         assert_eq!(given(-7_isize, Type::I64, Units::NONE).as_deref(), Some("I64(-7)"));
         assert_eq!(given(7_u128, Type::U64, Units::NONE).as_deref(), Some("U64(7)"));
