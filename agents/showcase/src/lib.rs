@@ -67,7 +67,6 @@ impl Showcase {
             constants::CLUSTER => constants::fetch(item, out),
             counters::CLUSTER => self.counters.fetch(item, out),
             bins::CLUSTER => self.bins.fetch(item, out),
-            mirage::CLUSTER => self.mirage.fetch(item, out),
             many::CLUSTER => self.many.fetch(item, out),
             written::CLUSTER => self.written.fetch(item, out),
             events::CLUSTER => self.events.fetch(item, out),
@@ -122,7 +121,6 @@ impl Agent for Showcase {
     fn instances(&self, indom: Serial) -> Option<&dyn Instances> {
         match indom {
             large::CACHED => Some(&self.large.as_ref()?.rows),
-            mirage::INDOM => Some(&self.mirage.towers),
             many::INDOM => Some(&self.many.instances),
             _ => None,
         }

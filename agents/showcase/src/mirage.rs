@@ -5,30 +5,29 @@
 
 use pmda::prelude::*;
 
-pub(crate) const CLUSTER: u16 = 6;
-pub(crate) const INDOM: Serial = Serial::new(3);
+use crate::Showcase;
 
-const HEIGHT: Item = Item::new(CLUSTER, 0);
-const COUNT: Item = Item::new(CLUSTER, 1);
+const CLUSTER: u16 = 6;
 
 const NAMES: [&str; 6] = ["tower-a", "tower-b", "tower-c", "tower-d", "tower-e", "tower-f"];
 
 #[derive(Debug)]
 pub(crate) struct Mirage {
     /// Towers. The value of each is its height.
-    pub(crate) towers: Cache<u32>,
+    towers: Table<u32>,
     shrinking: bool,
 }
 
 impl Mirage {
     pub(crate) fn new(setup: &mut Setup) -> Self {
-        let towers = setup.indom(INDOM).labels(json!({"indom_name": "mirage"}));
+        let mut towers = setup.table(Serial::new(3), |showcase: &Showcase| &showcase.mirage.towers);
+        towers.labels(json!({"indom_name": "mirage"}));
         towers.help("Towers of a mirage", "Each fetch adds a tower up to six, then removes one until one is left.");
-        let height = setup.metric("showcase.mirage.height", HEIGHT, Type::U32).indom(INDOM);
+        let height = towers.gauge("showcase.mirage.height", Item::new(CLUSTER, 0), |height| *height);
         height.help("Height of each tower", "In floors: a tower that comes back is as high as before.");
-        let count = setup.metric("showcase.mirage.count", COUNT, Type::U32);
+        let count = towers.total("showcase.mirage.count", Item::new(CLUSTER, 1), |towers| towers.active_len() as u32);
         count.help("Towers that can be seen", "From one to six.");
-        Mirage { towers: setup.cache(INDOM), shrinking: false }
+        Mirage { towers: towers.finish(), shrinking: false }
     }
 
     /// Adds or hides a tower. Must be called once for each fetch request.
@@ -39,17 +38,9 @@ impl Mirage {
             if let Some(next) = NAMES.get(seen) {
                 self.towers.store(next, 10 * seen as u32 + 10)?;
             }
-        } else if let Some(last) = NAMES.get(seen - 1).and_then(|name| self.towers.named(name)) {
-            self.towers.hide(last.inst);
+        } else if let Some(last) = NAMES.get(seen - 1).and_then(|name| Some(self.towers.named(name)?.inst)) {
+            self.towers.hide(last);
         }
         Ok(())
-    }
-
-    pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {
-        match item {
-            HEIGHT => out.put_each(&self.towers, |height| *height),
-            COUNT => out.put(self.towers.active_len() as u32),
-            _ => Err(Error::PMID),
-        }
     }
 }
