@@ -93,7 +93,7 @@ fn directory(conf: &mut ConfigFile) -> Option<PathBuf> {
 
 /// Starts a thread that reads a directory every ten seconds.
 fn watch(dir: PathBuf) -> io::Result<Background<Vec<(String, File)>>> {
-    Background::spawn(Duration::from_secs(10), move || Ok(scan(&dir)?))
+    Ok(Background::spawn(Duration::from_secs(10), move || Ok(scan(&dir)?))?.named("spool"))
 }
 
 /// Reads a directory. Files that cannot be read are left out.
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(values, ["0", "3"]);
         assert!(spool.values(age).unwrap().iter().all(|(_, age)| matches!(age, Atom::Double(age) if age < 60.0)));
         configure("two");
-        while spool.value(files).unwrap() != Atom::U64(1) {
+        while !spool.value(files).is_ok_and(|count| count == Atom::U64(1)) {
             std::thread::yield_now();
         }
         assert_eq!(spool.values(lines).unwrap().get(Inst::new(2)), Some(Atom::U64(1)));

@@ -1,9 +1,9 @@
 //! A slow data source, which a thread reads while the agent answers from the latest snapshot.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use nix::unistd::pipe2;
 use pmapi::{Error, Result};
 use tracing::{error, warn};
 
+use crate::error::{Failure, Start};
 use crate::log::catch;
 
 /// A data source, read periodically by a separate thread, and its latest snapshot.
@@ -20,10 +21,13 @@ use crate::log::catch;
 /// `PM_ERR_AGAIN` before the first. After a drop, the thread ends when its current read returns; the drop does not wait
 /// for it.
 ///
+/// The thread starts with the first call that needs it, so that [`Agent::new`](crate::Agent::new) may create a source
+/// although it also runs for `--write-pmda`, which does not read the source.
+///
 /// ```
 /// # use pmda::{Background, pmapi::Error};
 /// # use std::time::Duration;
-/// let load = Background::spawn(Duration::from_secs(5), || Ok(std::fs::read_to_string("/proc/loadavg")?))?;
+/// let load = Background::spawn(Duration::from_secs(5), || Ok(std::fs::read_to_string("/proc/loadavg")?))?.named("load");
 /// match load.latest() {
 ///     Ok(text) => println!("{text}"),
 ///     Err(Error::AGAIN) => println!("not read yet"),
@@ -45,12 +49,9 @@ use crate::log::catch;
 /// #     const DOMAIN: u16 = 400;
 /// fn new(setup: &mut Setup) -> Start<Self> {
 ///     setup.not_ready();
-///     setup.metric("slow.number", Item::new(0, 0), Type::U64).help("A number", "It takes three seconds.");
+///     let number = setup.gauge("slow.number", Item::new(0, 0), |slow: &Self| slow.source.latest().map(|number| *number));
+///     number.help("A number", "It takes three seconds.");
 ///     Ok(Slow { source: Background::spawn(Duration::from_secs(60), || Ok(7))? })
-/// }
-///
-/// fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
-///     out.put(*self.source.latest()?)
 /// }
 ///
 /// fn is_ready(&self) -> bool {
@@ -63,70 +64,133 @@ use crate::log::catch;
 /// # }
 /// ```
 ///
-/// [`Agent::new`](crate::Agent::new) also runs for `--write-pmda`, and reads the source then.
-#[derive(Debug)]
+/// A source that pushes its data has a [`Publisher`] instead, see [`Background::channel`].
 pub struct Background<T> {
-    latest: Arc<Mutex<Latest<T>>>,
-    /// A message requests a snapshot at once. The end of the channel ends the thread.
-    asks: SyncSender<()>,
+    shared: Arc<Shared<T>>,
     /// Reaches its end of file with the first outcome.
     first: OwnedFd,
+    start: Once,
+    /// The source, until the thread starts. A [`Publisher`] needs none.
+    idle: Mutex<Option<Idle<T>>>,
 }
 
-#[derive(Debug)]
+/// A source whose thread has not started.
+struct Idle<T> {
+    source: Box<dyn FnMut() -> Start<T> + Send>,
+    until: OwnedFd,
+}
+
+struct Shared<T> {
+    latest: Mutex<Latest<T>>,
+    /// Wakes the thread when `asked`, `period` or `ended` have changed.
+    changed: Condvar,
+}
+
 struct Latest<T> {
+    /// Name of the source, for the log.
+    name: String,
     outcome: Result<Arc<T>>,
+    /// Text of the last error, until there is a snapshot.
+    failed: Option<String>,
     /// Time of the last snapshot.
     taken: Option<Instant>,
     /// There has been an outcome.
     ready: bool,
+    period: Duration,
+    /// A snapshot is requested at once.
+    asked: bool,
+    /// The owner has dropped the source.
+    ended: bool,
 }
 
 impl<T: Send + Sync + 'static> Background<T> {
-    /// Starts the thread. It calls `source` every `period`, measured from start to start, and immediately if a call
-    /// took longer. A panic in `source` becomes `PM_ERR_GENERIC`.
+    /// Creates a source whose thread calls `source` every `period`, measured from start to start, and immediately if a
+    /// call took longer. A panic in `source` becomes `PM_ERR_GENERIC`.
+    ///
+    /// `?` converts every error in `source`. The log has its text; clients get the number of a [`pmapi::Error`] or
+    /// [`io::Error`], and of another error `PM_ERR_GENERIC`.
     ///
     /// # Errors
-    /// The error of pipe(2), or of the creation of the thread.
-    pub fn spawn(period: Duration, source: impl FnMut() -> Result<T> + Send + 'static) -> io::Result<Self> {
+    /// The error of pipe(2). If the thread cannot be created, that is the outcome of the source.
+    pub fn spawn(period: Duration, source: impl FnMut() -> Start<T> + Send + 'static) -> io::Result<Self> {
         let (first, until) = pipe2(OFlag::O_CLOEXEC)?;
-        let latest = Arc::new(Mutex::new(Latest { outcome: Err(Error::AGAIN), taken: None, ready: false }));
-        let (asks, asked) = sync_channel(1);
-        let to = Arc::clone(&latest);
-        thread::Builder::new().name("background".into()).spawn(move || {
-            let mut until = Some(until);
-            read(period, source, &asked, |outcome| {
-                publish(&to, outcome);
-                until = None;
-            });
-        })?;
-        Ok(Background { latest, asks, first })
+        let idle = Mutex::new(Some(Idle { source: Box::new(source), until }));
+        Ok(Background { shared: Arc::new(Shared::new(period)), first, start: Once::new(), idle })
     }
-}
 
-impl<T> Background<T> {
+    /// Creates a source whose data come from other threads, by clones of the publisher.
+    ///
+    /// ```
+    /// # use pmda::Background;
+    /// let (publisher, load) = Background::channel()?;
+    /// // An async task may do the same.
+    /// std::thread::spawn(move || publisher.publish(0.5)).join().unwrap();
+    /// assert_eq!(load.latest().map(|load| *load), Ok(0.5));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of pipe(2).
+    pub fn channel() -> io::Result<(Publisher<T>, Self)> {
+        let (first, until) = pipe2(OFlag::O_CLOEXEC)?;
+        let shared = Arc::new(Shared::new(Duration::MAX));
+        let outlet = Outlet { shared: Arc::clone(&shared), until: Mutex::new(Some(until)) };
+        let source = Background { shared, first, start: Once::new(), idle: Mutex::new(None) };
+        Ok((Publisher(Arc::new(outlet)), source))
+    }
+
+    /// Gives the source a name for the log, in which it is otherwise called `source`.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        self.shared.lock().name = name.into();
+        self
+    }
+
     /// Returns the latest snapshot.
     ///
     /// # Errors
     /// `PM_ERR_AGAIN` before the first outcome, or the source's error when its last read failed.
     pub fn latest(&self) -> Result<Arc<T>> {
-        lock(&self.latest).outcome.clone()
+        self.started().lock().outcome.clone()
     }
 
     /// Returns the time since the last snapshot; `None` before the first. The source may have failed since.
     pub fn age(&self) -> Option<Duration> {
-        lock(&self.latest).taken.map(|taken| taken.elapsed())
+        self.started().lock().taken.map(|taken| taken.elapsed())
     }
 
     /// Returns whether the source has returned a snapshot or an error.
     pub fn is_ready(&self) -> bool {
-        lock(&self.latest).ready
+        self.started().lock().ready
     }
 
-    /// Requests another read as soon as the current one has ended. Does not wait for it.
+    /// Requests another read as soon as the current one has ended. Does not wait for it. Publishers do not get the
+    /// request.
     pub fn ask(&self) {
-        // A full channel already has a request.
-        let _ = self.asks.try_send(());
+        self.started().lock().asked = true;
+        self.shared.changed.notify_one();
+    }
+
+    /// Changes the period. It counts from the start of the last read, so that a shorter one may cause a read at once.
+    pub fn set_period(&self, period: Duration) {
+        self.shared.lock().period = period;
+        self.shared.changed.notify_one();
+    }
+
+    /// Starts the thread, unless it has been started.
+    fn started(&self) -> &Shared<T> {
+        self.start.call_once(|| {
+            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(Idle { source, until }) = idle else { return };
+            let shared = Arc::clone(&self.shared);
+            let mut until = Some(until);
+            let started =
+                thread::Builder::new().name("background".into()).spawn(move || read(&shared, source, &mut until));
+            if let Err(e) = started {
+                self.shared.publish(Err(e.into()));
+            }
+        });
+        &self.shared
     }
 }
 
@@ -137,44 +201,161 @@ impl<T> AsFd for Background<T> {
     }
 }
 
-/// Locks the snapshot. The lock is held only while a pointer is exchanged or copied.
-fn lock<T>(latest: &Mutex<Latest<T>>) -> MutexGuard<'_, Latest<T>> {
-    latest.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T> Drop for Background<T> {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.changed.notify_one();
+    }
 }
 
-fn read<T>(
-    period: Duration,
-    mut source: impl FnMut() -> Result<T>,
-    asked: &Receiver<()>,
-    mut publish: impl FnMut(Result<T>),
-) {
-    loop {
-        let started = Instant::now();
-        // The source is responsible for the state that a panic leaves behind.
-        publish(catch(&mut source).unwrap_or_else(|panic| {
-            error!(source = "panics", "a source panicked{panic}");
-            Err(Error::GENERIC)
-        }));
-        match asked.recv_timeout(period.saturating_sub(started.elapsed())) {
-            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+impl<T> fmt::Debug for Background<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let latest = self.shared.lock();
+        f.debug_struct("Background").field("name", &latest.name).field("failed", &latest.failed).finish_non_exhaustive()
+    }
+}
+
+/// The other end of a [`Background`] whose data are pushed, for any thread or async task.
+///
+/// When the last clone is dropped, the log says that the source has ended. The agent keeps the last snapshot, whose age
+/// grows; without any, its clients get `PM_ERR_NODATA`.
+pub struct Publisher<T>(Arc<Outlet<T>>);
+
+struct Outlet<T> {
+    shared: Arc<Shared<T>>,
+    /// Closed with the first outcome.
+    until: Mutex<Option<OwnedFd>>,
+}
+
+impl<T> Publisher<T> {
+    /// Publishes a snapshot in place of the one before. Does not wait.
+    pub fn publish(&self, snapshot: T) {
+        self.0.publish(Ok(snapshot));
+    }
+
+    /// Publishes an error in place of the snapshot, as [`Background::spawn`] describes it.
+    pub fn fail(&self, error: impl Into<Failure>) {
+        self.0.publish(Err(error.into()));
+    }
+
+    /// Returns whether the agent has dropped the source, so that nobody needs more data.
+    pub fn is_closed(&self) -> bool {
+        self.0.shared.lock().ended
+    }
+}
+
+impl<T> Clone for Publisher<T> {
+    fn clone(&self) -> Self {
+        Publisher(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Publisher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a publisher of source {}", self.0.shared.lock().name)
+    }
+}
+
+impl<T> Outlet<T> {
+    fn publish(&self, outcome: Start<T>) {
+        self.shared.publish(outcome);
+        drop(self.until.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl<T> Drop for Outlet<T> {
+    fn drop(&mut self) {
+        let latest = self.shared.lock();
+        let (is_ready, is_needed) = (latest.ready, !latest.ended);
+        if is_needed {
+            warn!(source = %latest.name, "source {} has ended; its last data stay", latest.name);
+        }
+        drop(latest);
+        if !is_ready {
+            self.publish(Err(Error::NODATA.into()));
         }
     }
 }
 
-fn publish<T>(latest: &Mutex<Latest<T>>, outcome: Result<T>) {
-    let outcome = outcome.map(Arc::new);
-    let failed = outcome.as_ref().err().copied();
-    let mut to = lock(latest);
-    if outcome.is_ok() {
-        to.taken = Some(Instant::now());
+impl<T> Shared<T> {
+    fn new(period: Duration) -> Shared<T> {
+        let latest = Latest {
+            name: "source".into(),
+            outcome: Err(Error::AGAIN),
+            failed: None,
+            taken: None,
+            ready: false,
+            period,
+            asked: false,
+            ended: false,
+        };
+        Shared { latest: Mutex::new(latest), changed: Condvar::new() }
     }
-    to.ready = true;
-    let before = std::mem::replace(&mut to.outcome, outcome);
-    // The old snapshot may be large, so it is freed after the lock is released.
-    drop(to);
-    if let Some(e) = failed.filter(|e| before.as_ref().err() != Some(e)) {
-        warn!(source = "a source", "a source failed: {e}");
+
+    /// Locks the snapshot. The lock is held only while a pointer is exchanged or copied.
+    fn lock(&self) -> MutexGuard<'_, Latest<T>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, outcome: Start<T>) {
+        let failed = outcome.as_ref().err().map(ToString::to_string);
+        let outcome = outcome.map(Arc::new).map_err(|e| code(&e));
+        let mut to = self.lock();
+        if outcome.is_ok() {
+            to.taken = Some(Instant::now());
+        }
+        to.ready = true;
+        let before = std::mem::replace(&mut to.outcome, outcome);
+        let is_known = failed == to.failed;
+        to.failed.clone_from(&failed);
+        let name = if failed.is_some() { to.name.clone() } else { String::new() };
+        // The old snapshot may be large, so it is freed after the lock is released.
+        drop(to);
+        drop(before);
+        if let Some(e) = failed.filter(|_| !is_known) {
+            warn!(source = %name, "source {name} failed: {e}");
+        }
+    }
+
+    /// Waits for the next read, whose period has begun at a time. Returns false if there is none, because the owner has
+    /// dropped the source.
+    fn wait(&self, begun: Instant) -> bool {
+        let mut latest = self.lock();
+        loop {
+            let rest = latest.period.saturating_sub(begun.elapsed());
+            if latest.ended {
+                return false;
+            }
+            if std::mem::take(&mut latest.asked) || rest.is_zero() {
+                return true;
+            }
+            latest = self.changed.wait_timeout(latest, rest).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Returns the number of an error for clients.
+fn code(e: &Failure) -> Error {
+    match (e.downcast_ref::<Error>(), e.downcast_ref::<io::Error>()) {
+        (Some(e), _) => *e,
+        (_, Some(e)) => e.raw_os_error().map_or(Error::GENERIC, Error::from_errno),
+        _ => Error::GENERIC,
+    }
+}
+
+/// Reads a source until its owner drops it.
+fn read<T>(shared: &Shared<T>, mut source: impl FnMut() -> Start<T>, until: &mut Option<OwnedFd>) {
+    loop {
+        let begun = Instant::now();
+        // The source is responsible for the state that a panic leaves behind.
+        shared.publish(catch(&mut source).unwrap_or_else(|panic| {
+            error!(source = "panics", "source {} panicked{panic}", shared.lock().name);
+            Err(Error::GENERIC.into())
+        }));
+        *until = None;
+        if !shared.wait(begun) {
+            return;
+        }
     }
 }
 
@@ -188,7 +369,7 @@ mod tests {
     /// Returns a source whose reads return the values sent to it.
     fn fed() -> (mpsc::Sender<Result<u32>>, Background<u32>) {
         let (feed, fed) = mpsc::channel();
-        (feed, Background::spawn(LONG, move || fed.recv().unwrap_or(Err(Error::NODATA))).unwrap())
+        (feed, Background::spawn(LONG, move || Ok(fed.recv().unwrap_or(Err(Error::NODATA))?)).unwrap())
     }
 
     fn wait(source: &Background<u32>, outcome: Result<u32>) {
@@ -218,6 +399,8 @@ mod tests {
     fn the_first_outcome_can_be_waited_for() {
         let (feed, source) = fed();
         feed.send(Err(Error::NOAGENT)).unwrap();
+        // The descriptor does not start the thread, but what a daemon calls before it waits does.
+        let _ = source.is_ready();
         // Waits until the other end of the pipe is closed.
         assert_eq!(nix::unistd::read(&source.first, &mut [0]).unwrap(), 0);
         assert_eq!((source.latest(), source.is_ready()), (Err(Error::NOAGENT), true));
@@ -241,6 +424,7 @@ mod tests {
     fn the_thread_ends_with_its_owner_and_hangs_with_nobody() {
         let (feed, source) = fed();
         let waiting = feed.clone();
+        let _ = source.is_ready();
         // The thread waits for its feed, but dropping the source returns at once.
         drop(source);
         waiting.send(Ok(1)).unwrap();
@@ -248,5 +432,66 @@ mod tests {
         while feed.send(Ok(2)).is_ok() {
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn nothing_is_read_before_it_is_needed() {
+        let (feed, source) = fed();
+        drop(source);
+        // The thread would wait for this. Without one, the receiver is gone with the source.
+        assert!(feed.send(Ok(1)).is_err());
+    }
+
+    #[test]
+    fn the_period_can_change() {
+        let mut n = 0;
+        let source = Background::spawn(LONG, move || {
+            n += 1;
+            Ok(n)
+        });
+        let source = source.unwrap();
+        wait(&source, Ok(1));
+        source.set_period(Duration::from_millis(1));
+        while source.latest().is_ok_and(|n| *n < 5) {
+            thread::yield_now();
+        }
+        source.set_period(LONG);
+    }
+
+    #[test]
+    fn an_error_has_a_number_for_clients_and_a_text_for_the_log() {
+        let (publisher, source) = Background::<u32>::channel().unwrap();
+        let source = source.named("web");
+        for (error, code, text) in [
+            (Failure::from("connection refused to [::1]:8080"), Error::GENERIC, "connection refused to [::1]:8080"),
+            (Error::PERMISSION.into(), Error::PERMISSION, "No permission to perform requested operation"),
+            (io::Error::from_raw_os_error(2).into(), Error::from_errno(2), "No such file or directory (os error 2)"),
+        ] {
+            publisher.fail(error);
+            assert_eq!(source.latest(), Err(code));
+            assert_eq!(format!("{source:?}"), format!("Background {{ name: \"web\", failed: Some({text:?}), .. }}"));
+        }
+    }
+
+    #[test]
+    fn data_are_pushed_from_any_thread_until_the_last_publisher_ends() {
+        fn is_handle<H: Clone + Send + Sync>(_: &H) {}
+        let (publisher, source) = Background::<u32>::channel().unwrap();
+        is_handle(&publisher);
+        assert_eq!((source.latest(), source.is_ready()), (Err(Error::AGAIN), false));
+        let other = publisher.clone();
+        thread::spawn(move || other.publish(7)).join().unwrap();
+        assert_eq!(nix::unistd::read(&source.first, &mut [0]).unwrap(), 0);
+        assert_eq!(source.latest().map(|n| *n), Ok(7));
+        drop(publisher);
+        assert_eq!(source.latest().map(|n| *n), Ok(7));
+
+        let (publisher, source) = Background::<u32>::channel().unwrap();
+        drop(publisher);
+        assert_eq!((source.latest(), source.is_ready()), (Err(Error::NODATA), true));
+        let (publisher, source) = Background::<u32>::channel().unwrap();
+        assert!(!publisher.is_closed());
+        drop(source);
+        assert!(publisher.is_closed());
     }
 }

@@ -45,7 +45,7 @@
 //! crate `serde`, usually `json!` of `serde_json`.
 //!
 //! An agent runs on one thread and need not be [`Send`]. The handles that it gets from [`Setup`], [`Clients`] and
-//! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`] or a channel.
+//! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`] or its [`Publisher`].
 //!
 //! The [`cookbook`] has recipes: changing instances, slow sources, rates, labels, options, tests and more.
 //!
@@ -109,7 +109,7 @@ pub use tracing;
 pub use tracing_subscriber;
 
 pub use agent::Agent;
-pub use background::Background;
+pub use background::{Background, Publisher};
 pub use cache::{Cache, CacheError, CacheFileError, CacheInstance};
 pub use catalog::{Catalog, LabelSubject, MetricInfo, Version};
 pub use client::{Client, ClientAttribute, Clients};

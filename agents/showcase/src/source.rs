@@ -62,7 +62,10 @@ impl Source {
         fails.help("Error with which a reading ends", "A code that pmerr(1) knows, such as -12386, or 0 for none.");
         let moods = Arc::new(Moods::default());
         let (of, mut readings) = (Arc::clone(&moods), 0);
-        Ok(Source { background: Background::spawn(PERIOD, move || of.read(&mut readings))?, moods })
+        Ok(Source {
+            background: Background::spawn(PERIOD, move || Ok(of.read(&mut readings)?))?.named("showcase.source"),
+            moods,
+        })
     }
 
     pub(crate) fn fetch(&self, item: Item, out: &mut Values<'_>) -> Result {

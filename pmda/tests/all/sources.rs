@@ -54,7 +54,7 @@ impl Agent for Waiting {
         let dir = setup.config().tmp_dir();
         let mut feeds = FEEDS.lock().unwrap();
         let feed = feeds.iter().position(|(of, _)| *of == dir).map(|at| feeds.swap_remove(at).1).unwrap();
-        let source = move || feed.recv().unwrap_or(Err(Error::NODATA));
+        let source = move || Ok(feed.recv().unwrap_or(Err(Error::NODATA))?);
         let listener = UnixListener::bind(dir.join("socket"))?;
         listener.set_nonblocking(true)?;
         Ok(Waiting {

@@ -44,8 +44,8 @@ impl Agent for Template {
         Options::augment_args(command)
     }
 
-    /// Declares the metrics and starts the thread. This also runs while `cargo pmda install` writes
-    /// the agent's files.
+    /// Declares the metrics. This also runs while `cargo pmda install` writes the agent's files, which
+    /// does not start the thread.
     fn new(setup: &mut Setup) -> Start<Self> {
         let Options { dir, every } = Options::from_arg_matches(setup.options())?;
         // pmcd waits until `is_ready`. Otherwise the first clients, and Install, find no values.
