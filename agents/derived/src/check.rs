@@ -11,7 +11,8 @@ use pmapi::Domain;
 use pmda::clap::ArgMatches;
 
 use crate::config::{Config, GroupConfig, NameSpace, Operands, Place, Problem, ROOT};
-use crate::operands::agents::Agents;
+use crate::operands::Source as _;
+use crate::operands::agents::{Agents, Pool};
 use crate::report::{Report, Sampling};
 
 /// Longest time that agents may take to start, and to answer the requests of one sample.
@@ -49,20 +50,17 @@ fn add(report: &mut Report, group: &GroupConfig, sampling: Sampling) {
             }
         },
         Operands::Agents(specs) => {
-            let mut agents = Agents::start(specs);
-            agents.begin(Instant::now() + PATIENCE);
-            agents.wait_for_start(Instant::now() + PATIENCE);
-            for (name, why) in agents.problems() {
-                let place = Place { file: format!("agent {name}").into(), line: 0 };
-                report.problem(Problem { place, definition: None, text: why.to_owned() });
+            let mut agents = Agents::new(Pool::default().fleet(specs), PATIENCE);
+            // Their failures are problems, and errors in place of values.
+            let names = agents.connect().and_then(|_| agents.names(Descs::default(), definitions));
+            for (subject, text) in agents.problems() {
+                let place = Place { file: subject.into(), line: 0 };
+                report.problem(Problem { place, definition: None, text });
             }
-            let evaluator = Evaluator::bind(definitions, &mut agents, group.unknown_names());
+            let evaluator = Evaluator::bind(definitions, &mut names.unwrap_or_default(), group.unknown_names());
             let start = Instant::now();
             let take = |evaluator: &mut Evaluator, plan: &Plan, agents: &mut Agents| {
-                agents.begin(Instant::now() + PATIENCE);
-                // An agent that does not answer has an error in place of its values.
-                agents.take(evaluator.operands_of(plan));
-                Ok(start.elapsed())
+                agents.take(evaluator, plan).map(|_| start.elapsed())
             };
             report.definitions(group, evaluator, sampling, &mut agents, take, |_, _| ());
         }

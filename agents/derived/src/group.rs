@@ -9,11 +9,12 @@ use tracing::warn;
 
 use crate::config::{GroupConfig, Operands};
 use crate::control::Status;
-use crate::direct::Direct;
 use crate::metrics::Metrics;
-use crate::operands::agents::Pool;
-use crate::running::{Figures, Running};
+use crate::operands::Source;
+use crate::operands::agents::{Agents, Pool};
+use crate::operands::pmcd::Pmcd;
 use crate::sampled::Sampled;
+use crate::sampler::exchange::Figures;
 use crate::show::Show;
 
 /// Group of definitions that the agent runs.
@@ -24,7 +25,7 @@ pub(crate) struct Group {
     config: GroupConfig,
     /// Instance of the group in `derived.control`.
     inst: Inst,
-    pub(crate) running: Box<dyn Running>,
+    pub(crate) running: Sampled,
     /// Metrics that are in the name space.
     shown: Option<Arc<Metrics>>,
     /// Metrics that could not be added to the name space: pairs of a name and a reason.
@@ -34,7 +35,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts a group. `patience` is the longest time that a request may wait for the group's agents.
+    /// Starts a group. `patience` is the longest time that a sample may wait for the group's agents.
     pub(crate) fn start(
         group: GroupConfig,
         inst: Inst,
@@ -45,12 +46,18 @@ impl Group {
     ) -> Start<Group> {
         let config = group.clone();
         let interval = group.interval.unwrap_or(interval);
-        let running: Box<dyn Running> = match &config.operands {
-            Operands::Host(host) => Box::new(Sampled::start(group, host.clone(), own, interval)?),
-            Operands::Agents(_) => Box::new(Direct::new(group, interval, patience, pool)),
+        let source: Box<dyn Source> = match &config.operands {
+            Operands::Host(host) => Box::new(Pmcd::new(host.clone(), own)),
+            Operands::Agents(specs) => Box::new(Agents::new(pool.fleet(specs), patience)),
         };
+        let running = Sampled::start(group, source, interval)?;
         let name = config.name.clone();
         Ok(Group { name, config, inst, running, shown: None, hidden: Vec::new(), asked: Vec::new() })
+    }
+
+    /// Returns whether the operands come from agents that are started for the group.
+    pub(crate) fn has_agents(&self) -> bool {
+        matches!(self.config.operands, Operands::Agents(_))
     }
 
     /// Returns whether a configuration has this group's name and operands.
@@ -137,7 +144,7 @@ impl Group {
     pub(crate) fn problems(&self) -> impl Iterator<Item = (String, String)> {
         let bad = self.shown.iter().flat_map(|shown| &shown.bad);
         let bad = bad.map(|bad| (bad.name.clone(), bad.message.clone())).chain(self.hidden.iter().cloned());
-        self.running.problems().into_iter().chain(bad)
+        self.running.problems().iter().cloned().chain(bad)
     }
 }
 

@@ -2,15 +2,13 @@
 //! libpcp evaluates them in each client instead (pmRegisterDerived(3)). The metrics are below `derived`, or where the
 //! configuration puts them.
 //!
-//! A configuration (`config`) consists of groups of definitions. Each group runs independently of the others
-//! (`running`). Operands come from a pmcd, which a thread of the group's own asks (`sampled`, `sampler`), or from
-//! agents that are started for the group (`direct`). `show` keeps the metrics in the name space. `control` exports
+//! A configuration (`config`) consists of groups of definitions. Each group has a thread, which evaluates them once a tick
+//! (`sampled`, `sampler`). Operands come from a pmcd, or from agents that are started for the group (`operands`). `show` keeps the metrics in the name space. `control` exports
 //! metrics about the agent itself.
 
 mod check;
 pub mod config;
 mod control;
-mod direct;
 mod group;
 mod limits;
 mod loading;
@@ -18,7 +16,6 @@ pub mod metrics;
 mod operands;
 mod options;
 pub mod report;
-mod running;
 mod sampled;
 mod sampler;
 mod show;
@@ -26,13 +23,13 @@ mod show;
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pmda::prelude::*;
 use pmda::{Changes, CommandLine, Features, LabelSubject, PollSet, Sighup, Wake, clap::Command};
 use tracing::{error, info, warn};
 
-use config::{Config, NameSpace, Operands, Problem};
+use config::{Config, NameSpace, Problem};
 use control::{Control, Effect};
 use group::{Group, Refused};
 use loading::Loading;
@@ -160,9 +157,6 @@ impl Agent for Derived {
             self.loading.ask();
         }
         self.load_if_due();
-        for group in &mut self.groups {
-            group.running.wake();
-        }
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
@@ -187,7 +181,7 @@ impl Agent for Derived {
                     running.expect_instances(indom, labels);
                     // Missing labels are no error: `changes` notifies clients when they arrive.
                     if !labels {
-                        running.instances(indom).ok_or(Error::AGAIN)?;
+                        let _ = running.instances(indom).ok_or(Error::AGAIN)?;
                     }
                 }
             }
@@ -273,9 +267,8 @@ impl Agent for Derived {
 
 impl Drop for Derived {
     fn drop(&mut self) {
-        for group in &mut self.groups {
-            group.running.close();
-        }
+        // The threads end at their next step.
+        self.pool.end();
     }
 }
 
@@ -323,15 +316,9 @@ impl Derived {
         self.loading.done(start);
     }
 
-    /// Returns the longest time that a request may wait for the agents of one group.
-    fn patience(&self, config: &Config) -> Duration {
-        let groups = config.groups.iter().filter(|group| matches!(group.operands, Operands::Agents(_))).count();
-        self.options.agent_timeout / u32::try_from(groups.max(1)).unwrap_or(u32::MAX)
-    }
-
     /// Adopts a configuration. A group whose name and operands are unchanged keeps running.
     fn run(&mut self, config: Config) {
-        let patience = self.patience(&config);
+        let patience = self.options.agent_timeout;
         for problem in &config.problems {
             config::warn_lines(&problem.place, &problem.to_string());
         }
@@ -379,6 +366,11 @@ impl Derived {
         }
         self.refused = refused;
         self.control.save_groups();
+        // Agents that are asked through a pipe are at hand: the first request finds their metrics.
+        let until = Instant::now() + patience;
+        for group in self.groups.iter().filter(|group| group.has_agents()) {
+            group.running.wait_until_ready(until);
+        }
         self.begin(Instant::now() + PATIENCE);
         self.list_problems();
     }

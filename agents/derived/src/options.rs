@@ -17,7 +17,7 @@ pub(crate) struct Options {
     pub(crate) path: String,
     pub(crate) host: HostSpec,
     pub(crate) interval: Duration,
-    /// Longest time that a request may wait for agents that this one has started.
+    /// Longest time that a sample may wait for agents that this one has started.
     pub(crate) agent_timeout: Duration,
 }
 
@@ -30,11 +30,7 @@ pub(crate) fn augment(command: Command) -> Command {
         .arg(path.help("Definitions: colon-separated files and directories [default: $PCP_SYSCONF_DIR/pmdaderived]"))
         .arg(host.help("The pmcd whose metrics expressions refer to").value_parser(str::parse::<HostSpec>))
         .arg(interval.help("Time between samples").value_parser(time))
-        .arg(
-            timeout
-                .help("Longest time that a request waits for agents that this one starts; less than pmcd's timeout")
-                .value_parser(time),
-        )
+        .arg(timeout.help("Longest time that a sample waits for agents that this one starts").value_parser(time))
 }
 
 fn add_check(command: Command) -> Command {

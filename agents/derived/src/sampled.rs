@@ -1,4 +1,4 @@
-//! Groups over a pmcd, as the agent's own thread sees them. [`crate::sampler`] describes both threads.
+//! Groups as the agent's own thread sees them. [`crate::sampler`] describes both threads.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,19 +7,18 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
-use pcp_client::HostSpec;
 use pcp_derive::Column;
-use pmapi::{Domain, Error, InDom, Result};
+use pmapi::{Error, InDom, Result};
 use pmda::{Instances, PollSet};
 
 use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};
-use crate::running::{Figures, Running};
+use crate::operands::Source;
 use crate::sampler::Sampler;
-use crate::sampler::exchange::{BINDING, Exchange, Published, SENDING, Shared};
+use crate::sampler::exchange::{BINDING, Exchange, Figures, Published, SENDING, Shared};
 use crate::sampler::snapshot::{Known, LASTING, Slot};
 
-/// Values expire when they are older than the interval by more than this.
+/// Values expire when they are older than the interval by more than this, or than the longest time that agents may take.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Number of intervals for which a group is sampled after a fetch: at least [`LINGER`], and longer for clients that
@@ -42,8 +41,11 @@ fn lasting(interval: Duration, between: Option<Duration>) -> Duration {
     (interval * SAMPLES).max(LINGER).max(regular * 2)
 }
 
-/// Group whose operands are metrics of a pmcd, sampled by a separate thread. Dropping it ends the thread without
-/// joining it, because the thread may be waiting for pmcd.
+/// Group that a separate thread samples. Dropping it ends the thread without joining it, because the thread may be waiting
+/// for pmcd.
+///
+/// Methods identify a metric by its place: the index in [`Metrics::good`] of the metrics that [`Sampled::begin`] returned
+/// last. None waits for pmcd, because pmcd waits for the agent.
 #[derive(Debug)]
 pub(crate) struct Sampled {
     shared: Arc<Shared>,
@@ -52,6 +54,8 @@ pub(crate) struct Sampled {
     /// Reaches end of file when the agent no longer has to wait for the first snapshot.
     first: OwnedFd,
     interval: Duration,
+    /// Time after the interval after which values expire.
+    late: Duration,
     /// Time of the last fetch.
     fetched: Option<Instant>,
     /// Data that the sampler had published when the current request began or stopped waiting.
@@ -61,18 +65,20 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    pub(crate) fn start(group: GroupConfig, host: HostSpec, own: Domain, interval: Duration) -> io::Result<Sampled> {
+    /// Starts the thread of a group.
+    pub(crate) fn start(group: GroupConfig, source: Box<dyn Source>, interval: Duration) -> io::Result<Sampled> {
+        let late = LATE.max(source.patience());
         let (first, until) = pipe2(OFlag::O_CLOEXEC)?;
         let started = Instant::now();
         // Clients that have waited for the agent to be ready will look at all metrics.
         let shared = Arc::new(Shared::new(interval, started + (interval * LOOKS).max(LOOK)));
-        Sampler::new(group, host, own, Arc::clone(&shared), until).spawn()?;
+        Sampler::new(group, source, Arc::clone(&shared), until).spawn()?;
         let now = shared.lock().published.clone();
-        Ok(Sampled { shared, bound_by: started, first, interval, fetched: None, now, until: started })
+        Ok(Sampled { shared, bound_by: started, first, interval, late, fetched: None, now, until: started })
     }
 
     fn is_recent(&self, taken: Option<Instant>) -> bool {
-        taken.is_some_and(|taken| taken.elapsed() <= self.interval + LATE)
+        taken.is_some_and(|taken| taken.elapsed() <= self.interval + self.late)
     }
 
     fn slot(&self, place: usize) -> Option<&Slot> {
@@ -83,7 +89,7 @@ impl Sampled {
     /// Returns the list of a domain. A busy pmcd may delay a new list for longer than values last. Until then the old one
     /// still names the instances of values that clients have received.
     fn known(&self, indom: InDom) -> Option<&Known> {
-        let lasting = LASTING.max(self.interval + LATE);
+        let lasting = LASTING.max(self.interval + self.late);
         self.now.snapshot.as_ref()?.list(indom).filter(|known| known.taken.elapsed() <= lasting)
     }
 
@@ -148,18 +154,25 @@ impl Drop for Sampled {
     }
 }
 
-impl Running for Sampled {
-    fn begin(&mut self, until: Instant) -> Option<&Arc<Metrics>> {
+/// What requests call.
+impl Sampled {
+    /// Begins a request and returns the metrics: the same ones until something about them changes, `None` before the
+    /// definitions are first bound. Values and instances stay the same until [`Sampled::done`]. The request may wait for the
+    /// thread until `until`.
+    pub(crate) fn begin(&mut self, until: Instant) -> Option<&Arc<Metrics>> {
         self.now = self.shared.lock().published.clone();
         self.until = until;
         self.now.snapshot.as_ref().map(|snapshot| &snapshot.metrics)
     }
 
-    fn wait_until_bound(&mut self, until: Instant) {
+    /// Waits until definitions that [`Sampled::reload`] has replaced are bound, at most until `until`. Called before
+    /// [`Sampled::begin`] in requests about names.
+    pub(crate) fn wait_until_bound(&mut self, until: Instant) {
         self.shared.wait_for(until.min(self.bound_by), |exchange| !exchange.is_unbound);
     }
 
-    fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>) {
+    /// Prepares the values of `places`, which the current request fetches.
+    pub(crate) fn prepare(&mut self, places: &mut dyn Iterator<Item = usize>) {
         if self.now.snapshot.is_none() {
             return;
         }
@@ -175,7 +188,8 @@ impl Running for Sampled {
         }
     }
 
-    fn expect(&self, places: &[usize]) {
+    /// Notes that a client has looked up metrics and may fetch them next.
+    pub(crate) fn expect(&self, places: &[usize]) {
         let is_missing = places.iter().any(|place| self.slot(*place).is_none());
         if self.now.snapshot.is_none() || places.is_empty() {
             return;
@@ -186,7 +200,8 @@ impl Running for Sampled {
         }
     }
 
-    fn expect_instances(&mut self, indom: InDom, labels: bool) {
+    /// Prepares the instances of a domain for the current request, with labels if `labels` is true.
+    pub(crate) fn expect_instances(&mut self, indom: InDom, labels: bool) {
         if self.now.snapshot.is_none() {
             return;
         }
@@ -201,64 +216,246 @@ impl Running for Sampled {
         }
     }
 
-    fn values(&self, place: usize) -> Result<&Column> {
+    /// Returns the values of a metric, or the error that stands in their place.
+    pub(crate) fn values(&self, place: usize) -> Result<&Column> {
         // As long as an error lasts, it replaces older values.
         self.now.outcome?;
         self.slot(place).ok_or(Error::AGAIN)?.values.as_ref().map_err(|e| *e)
     }
 
-    fn instances(&self, indom: InDom) -> Option<&dyn Instances> {
+    /// Returns the instances of an operand's domain, if they are known.
+    pub(crate) fn instances(&self, indom: InDom) -> Option<&dyn Instances> {
         self.known(indom).map(|known| &*known.list as &dyn Instances)
     }
 
-    fn labels(&self, indom: InDom) -> Option<&Labels> {
+    /// Returns the labels of an operand's domain, if they are known.
+    pub(crate) fn labels(&self, indom: InDom) -> Option<&Labels> {
         self.known(indom)?.list.labels()
     }
 
-    fn label_changes(&self) -> u64 {
+    /// Returns how often labels have changed.
+    pub(crate) fn label_changes(&self) -> u64 {
         self.now.snapshot.as_ref().map_or(0, |snapshot| snapshot.label_changes)
     }
 
-    fn done(&mut self) {
+    /// Ends a request. Called when the reply has been sent.
+    pub(crate) fn done(&mut self) {
         self.now.snapshot = None;
     }
 
-    fn reload(&mut self, group: GroupConfig) {
+    /// Replaces the definitions. The operands come from the same source as before.
+    pub(crate) fn reload(&mut self, group: GroupConfig) {
         self.bound_by = Instant::now() + BINDING;
         let sent = self.sent();
         self.order(|exchange| (exchange.group, exchange.is_unbound) = (Some(Box::new(group)), true));
         self.wait_until_sent(sent, self.bound_by);
     }
 
-    fn is_ready(&self) -> bool {
+    /// Returns whether this group lets the agent report that it is ready.
+    pub(crate) fn is_ready(&self) -> bool {
         self.shared.lock().published.ready
     }
 
-    fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+    /// Adds the file descriptor that becomes readable when [`Sampled::is_ready`] becomes true.
+    pub(crate) fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
         if !self.is_ready() {
             set.readable(usize::MAX, &self.first);
         }
     }
 
-    fn interval(&self) -> Duration {
+    /// Returns the time between samples.
+    pub(crate) fn interval(&self) -> Duration {
         self.interval
     }
 
-    fn set_interval(&mut self, interval: Duration) {
+    /// Changes the time between samples.
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
         if self.interval != interval {
             self.interval = interval;
             self.order(|exchange| exchange.interval = interval);
         }
     }
 
-    fn figures(&self) -> Figures {
+    /// Returns the group's statistics.
+    pub(crate) fn figures(&self) -> Figures {
         self.now.figures
+    }
+
+    /// Waits until the group is ready, at most until `until`.
+    pub(crate) fn wait_until_ready(&self, until: Instant) {
+        self.shared.wait_for(until, |exchange| exchange.published.ready);
+    }
+
+    /// Returns problems of the operands' source as a whole: pairs of a subject and a message.
+    pub(crate) fn problems(&self) -> &[(String, String)] {
+        &self.now.problems
+    }
+
+    /// Returns the version of the list of problems, which changes with it.
+    pub(crate) fn problems_version(&self) -> u64 {
+        self.now.problems_version
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::fmt;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::thread::sleep;
+
+    use pcp_derive::{Definition, Definitions, Descs, Evaluator, Load, Operand, Plan};
+    use pcp_pdu::result::Changes;
+    use pmapi::{Atom, Desc, Domain, Inst, Item, PmId, Semantics, Type, Units};
+
     use super::*;
+    use crate::config::{Config, NameSpace};
+    use crate::metrics::List;
+    use crate::operands::sizes::Sizes;
+    use crate::operands::{Connected, Taken};
+
+    /// Longest time of a test that fails.
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Source whose metrics have the number of the fetch.
+    #[derive(Debug)]
+    struct Counted(Arc<AtomicU32>);
+
+    impl fmt::Display for Counted {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a test")
+        }
+    }
+
+    impl Source for Counted {
+        fn connect(&mut self) -> Result<Connected> {
+            Ok(Connected::Still)
+        }
+
+        fn is_connected(&mut self) -> bool {
+            true
+        }
+
+        fn own(&self) -> Option<Domain> {
+            None
+        }
+
+        fn names(&mut self, _: Descs, definitions: &Definitions) -> Result<Descs> {
+            let names = definitions.iter().flat_map(Definition::names).zip(0..);
+            Ok(names
+                .map(|(name, item)| {
+                    let pmid = PmId::new(Domain::new(60).unwrap(), Item::new(0, item));
+                    let (ty, semantics, units) = (Type::U32, Semantics::Instant, Units::NONE);
+                    (name.to_owned(), Ok(Desc { pmid, ty, indom: None, semantics, units }))
+                })
+                .collect())
+        }
+
+        fn take(&mut self, _: &Evaluator, _: &Plan) -> Result<Taken> {
+            self.0.fetch_add(1, SeqCst);
+            self.check()
+        }
+
+        fn check(&mut self) -> Result<Taken> {
+            Ok(Taken { at: Instant::now(), changes: Changes::default(), is_complete: true })
+        }
+
+        fn sizes(&self, _: &Evaluator, _: &Plan, _: &mut Sizes) {}
+
+        fn values(&mut self) -> Result<&mut dyn pcp_derive::Source> {
+            Ok(self)
+        }
+
+        fn list(&mut self, _: InDom, _: bool) -> Result<List> {
+            Err(Error::INDOM)
+        }
+
+        fn forget_instances(&mut self) {}
+    }
+
+    impl pcp_derive::Source for Counted {
+        fn values(&mut self, _: &Operand, load: &mut Load<'_>) -> Result<()> {
+            load.push(None, Atom::U32(self.0.load(SeqCst)));
+            Ok(())
+        }
+
+        fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<()> {
+            Err(Error::INDOM)
+        }
+
+        fn instance_name(&mut self, _: InDom, _: Inst, _: &mut Vec<u8>) -> Result<()> {
+            Err(Error::INDOM)
+        }
+
+        fn instance_id(&mut self, _: InDom, _: &str) -> Result<Inst> {
+            Err(Error::INDOM)
+        }
+    }
+
+    /// Starts a group over a source, and waits for its first sample. Returns the number of fetches so far, too.
+    fn start(definitions: &str, interval: Duration) -> (Sampled, Arc<AtomicU32>) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("conf"), definitions).unwrap();
+        let names = NameSpace::new(pmns::Tree::new(), Domain::new(404).unwrap());
+        let mut config = Config::load(dir.path().to_str().unwrap(), &"local:".parse().unwrap(), &names);
+        let fetches = Arc::new(AtomicU32::new(0));
+        let source = Box::new(Counted(Arc::clone(&fetches)));
+        let sampled = Sampled::start(config.groups.remove(0), source, interval).unwrap();
+        sampled.wait_until_ready(Instant::now() + LONG);
+        (sampled, fetches)
+    }
+
+    /// Handles a fetch of the first `N` metrics.
+    fn fetch<const N: usize>(sampled: &mut Sampled) -> [Result<u32>; N] {
+        assert_eq!(sampled.begin(Instant::now() + LONG).unwrap().bad, []);
+        sampled.prepare(&mut (0..N));
+        let values = std::array::from_fn(|place| match sampled.values(place)?.iter().next() {
+            Some((None, Atom::U32(value))) => Ok(value),
+            _ => Err(Error::VALUE),
+        });
+        sampled.done();
+        values
+    }
+
+    /// All definitions of a sample are evaluated from one fetch, and each sample from a fetch of its own.
+    #[test]
+    fn a_sample_is_of_one_fetch() {
+        let (mut sampled, fetches) = start("a = x\nb = y\nsame = x == y\n", Duration::from_millis(5));
+        let (mut before, end) = (0, Instant::now() + LONG);
+        for _ in 0..50 {
+            // A sample that begins after this is of a later fetch.
+            let first = fetches.load(SeqCst);
+            while sampled.shared.lock().published.finished < u64::from(first) + 1 {
+                assert!(Instant::now() < end);
+                sleep(Duration::from_millis(1));
+            }
+            let [a, b, same] = fetch(&mut sampled).map(Result::unwrap);
+            assert_eq!((a, same), (b, 1));
+            assert!(a > before && a > first && a <= fetches.load(SeqCst), "{before} {first} {a}");
+            before = a;
+        }
+    }
+
+    /// Without requests no fetches are made, and the first request after that has the values of a new one.
+    #[test]
+    fn the_clock_stops_and_starts_again() {
+        let (mut sampled, fetches) = start("a = x\n", Duration::from_millis(500));
+        sampled.late = Duration::ZERO;
+        for _ in 0..2 {
+            sampled.order(|exchange| exchange.until = Instant::now());
+            let end = Instant::now() + LONG;
+            let mut stopped = fetches.load(SeqCst);
+            loop {
+                sleep(Duration::from_millis(600));
+                if std::mem::replace(&mut stopped, fetches.load(SeqCst)) == stopped {
+                    break;
+                }
+                assert!(Instant::now() < end, "{stopped}");
+            }
+            let [a] = fetch(&mut sampled).map(Result::unwrap);
+            assert!(a > stopped, "{stopped} {a}");
+        }
+    }
 
     #[test]
     fn groups_of_regular_clients_stay_sampled() {

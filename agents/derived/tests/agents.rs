@@ -205,8 +205,8 @@ fn one_that_is_stopped() {
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
     assert_eq!(derived.messages(), [""; 0]);
     derived.signal("one", Signal::SIGSTOP);
-    assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
-    assert_eq!(derived.messages().len(), 1);
+    derived.until("it does not answer", |derived| (derived.value("derived.one") == Err(Error::AGAIN)).then_some(()));
+    derived.until("a message", |derived| (derived.messages().len() == 1).then_some(()));
     assert!(derived.messages()[0].starts_with("no answer within "), "{:?}", derived.messages());
     derived.until("another one", |derived| derived.value("derived.one").is_ok().then_some(()));
     assert_eq!(derived.messages(), [""; 0]);
@@ -283,8 +283,7 @@ fn they_end_when_the_agent_is_killed() {
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
     fs::write(derived.path("bad"), "").unwrap();
     derived.signal("one", Signal::SIGKILL);
-    // A request detects that the agent has ended.
-    assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
+    derived.until("it has ended", |derived| (derived.value("derived.one") == Err(Error::AGAIN)).then_some(()));
     let pids = derived.until("a mute one", |derived| Some(derived.pids("one")).filter(|pids| pids.len() == 2));
     let pid = derived.agent.pid().unwrap() as i32;
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
@@ -301,7 +300,7 @@ fn their_children_end_with_them() {
     assert_eq!(derived.value("derived.one").as_deref(), Ok("5"));
     fs::write(derived.path("bad"), "").unwrap();
     derived.signal("one", Signal::SIGKILL);
-    assert_eq!(derived.value("derived.one"), Err(Error::AGAIN));
+    derived.until("it has ended", |derived| (derived.value("derived.one") == Err(Error::AGAIN)).then_some(()));
     let of_one = |derived: &mut Derived, n| {
         derived.until("a parent", |derived| Some(derived.pids("one")).filter(|pids| pids.len() >= n))
     };

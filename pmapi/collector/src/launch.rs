@@ -12,6 +12,7 @@ use pmda::Address;
 use crate::group::ProcessGroup;
 use crate::guard::Entry;
 use crate::process::reap;
+use crate::stderr::StandardError;
 use crate::{Collector, Error, Process, Result, Stream, isolate};
 
 /// The way to start and reach an agent, like a line of `pmcd.conf`.
@@ -29,6 +30,8 @@ pub struct Launch {
     timeout: Option<Duration>,
     limit: Option<u32>,
     isolated: bool,
+    /// Name of the agent in log lines, if its standard error is logged.
+    logged: Option<String>,
 }
 
 impl Launch {
@@ -38,7 +41,7 @@ impl Launch {
     fn new(address: Option<Address>, command: Option<Command>) -> Launch {
         let handshake = Some(Collector::<Process>::HANDSHAKE_TIMEOUT);
         let timeout = Some(Collector::<Process>::TIMEOUT);
-        Launch { address, command, not_ready: false, handshake, timeout, limit: None, isolated: false }
+        Launch { address, command, not_ready: false, handshake, timeout, limit: None, isolated: false, logged: None }
     }
 
     /// Starts the agent with pipes as its standard input and output (`pipe binary`). Standard error is that of the
@@ -92,6 +95,12 @@ impl Launch {
         self
     }
 
+    /// Logs each line that the agent writes to standard error as a warning about agent `name`.
+    pub fn logged(mut self, name: impl Into<String>) -> Launch {
+        self.logged = Some(name.into());
+        self
+    }
+
     /// Starts the agent, connects, and performs the version exchange.
     ///
     /// # Errors
@@ -122,12 +131,16 @@ impl Launch {
     pub fn open(mut self) -> Result<Process> {
         let isolated = self.isolated;
         let mut command = self.command.take();
+        let errors = match (self.logged.take(), &mut command) {
+            (Some(name), Some(command)) => Some((StandardError::of(command)?, name)),
+            _ => None,
+        };
         let entry = command.as_mut().filter(|_| isolated).map(|command| {
             isolate::isolate(command);
             Entry::of(command)
         });
         let group = |child: &Child| entry.map(|entry| ProcessGroup::new(child, entry));
-        match self.address {
+        let process = match self.address {
             None => {
                 let mut command = command.ok_or(Error::Closed)?;
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -152,7 +165,11 @@ impl Launch {
                     connect_to(child, group, address)
                 }
             },
+        }?;
+        if let Some((errors, name)) = errors {
+            errors.log(name)?;
         }
+        Ok(process)
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`Launch`] starts an agent of any language over a pipe or connects to it over a socket, and performs the version
 //! exchange. [`Collector`] is the connection, with a method for each request. It has pmcd's time-outs, rules for agents
 //! that are not ready, and checks of answers. It uses the small trait [`Channel`], so that the same requests reach an
-//! agent in this process.
+//! agent in this process. [`Supervisor`] keeps an agent running that may fail.
 //!
 //! ```no_run
 //! use pmapi::{Atom, Domain, InDom, Item, PmId, Serial};
@@ -40,7 +40,9 @@ mod process;
 mod reply;
 mod request;
 mod session;
+mod stderr;
 mod stream;
+mod supervisor;
 #[cfg(test)]
 mod tests;
 
@@ -59,6 +61,7 @@ pub use process::{End, Process};
 pub use reply::{Fetched, LabelTarget, MetricValues};
 pub use session::{AgentState, Collector};
 pub use stream::Stream;
+pub use supervisor::Supervisor;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -78,6 +78,19 @@ impl Descs {
     }
 }
 
+impl Descs {
+    /// Returns what is known about a metric; `None` if it has not been looked up.
+    pub fn get(&self, name: &str) -> Option<Result<Desc, Missing>> {
+        self.0.get(name).copied()
+    }
+}
+
+impl FromIterator<(String, Result<Desc, Missing>)> for Descs {
+    fn from_iter<I: IntoIterator<Item = (String, Result<Desc, Missing>)>>(found: I) -> Descs {
+        Descs(found.into_iter().collect())
+    }
+}
+
 impl Metadata for Descs {
     fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
         self.0.get(name).copied().unwrap_or(Err(Missing::Name))

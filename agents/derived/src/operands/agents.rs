@@ -1,86 +1,104 @@
 //! Agents that this one starts for their metrics, without a pmcd.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::{Rc, Weak};
-use std::time::Instant;
+use std::fmt;
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use pcp_collector::LabelTarget;
-use pcp_derive::OperandValues;
-use pcp_derive::{Load, Metadata, Missing, Operand, Source};
+use pcp_collector::{LabelTarget, Launch, Supervisor};
+use pcp_derive::{Definition, Definitions, Descs, Evaluator, Load, Missing, Operand, OperandValues, Plan};
 use pcp_pdu::result::Changes;
 use pmapi::{Desc, Domain, Error, InDom, Inst, PmId, Result};
 use tracing::error;
 
-use super::child;
-use super::keeper::Keeper;
 use super::sizes::Sizes;
+use super::{Connected, Source, Taken};
 use crate::config::AgentSpec;
+use crate::limits;
 use crate::metrics::{Labels, List};
 
-/// Agents that this one has started, and asks while it handles a request.
-///
-/// While an agent is away or does not answer in time, its metrics keep their last descriptors, and their values are
-/// `PM_ERR_AGAIN`.
+/// Environment variable that is set in every agent started by this one. Such an agent starts none itself, because a
+/// configuration could start agents in an endless cycle.
+const NESTED: &str = "PMDADERIVED_OPERAND";
+
+/// Agents of a specification. Groups with the same specification share them.
 #[derive(Debug)]
-pub(crate) struct Agents {
+pub(crate) struct Fleet {
     agents: Vec<Agent>,
     /// Agents that cannot be started: pairs of a name and a reason.
     refused: Vec<(String, String)>,
-    /// Last descriptor of each metric, by name.
-    known: HashMap<String, Desc>,
-    /// Deadline of the current request.
-    until: Instant,
-    changes: ChangeCounts,
-}
-
-/// Number of changes of the agents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ChangeCounts {
-    /// How often agents have become ready. Then everything may have changed, and counters have been reset.
-    pub(crate) starts: u64,
-    /// How often names or descriptors may have changed.
-    pub(crate) names: u64,
-    /// How often labels may have changed.
-    pub(crate) labels: u64,
-}
-
-/// Running agents, by specification. Groups with the same specification share them.
-#[derive(Debug, Default)]
-pub(crate) struct Pool(Vec<(Vec<AgentSpec>, Weak<RefCell<Agents>>)>);
-
-impl Pool {
-    /// Returns the agents of a specification. Starts them unless they are running.
-    pub(crate) fn agents(&mut self, specs: &[AgentSpec]) -> Rc<RefCell<Agents>> {
-        self.0.retain(|(_, agents)| agents.strong_count() > 0);
-        let known = self.0.iter().find(|(known, _)| known == specs).and_then(|(_, agents)| agents.upgrade());
-        known.unwrap_or_else(|| {
-            let agents = Rc::new(RefCell::new(Agents::start(specs)));
-            self.0.push((specs.to_vec(), Rc::downgrade(&agents)));
-            agents
-        })
-    }
 }
 
 #[derive(Debug)]
 struct Agent {
     domain: Domain,
-    keeper: Keeper,
+    supervisor: Supervisor,
     /// Names from the file `pmns`. `None` if the agent itself resolves names.
     names: Option<pmns::Tree>,
-    operands: OperandValues,
-    /// Error of the last sample.
-    outcome: Result,
+    /// Number of times that names or descriptors may have changed.
+    name_changes: u64,
+    /// Number of times that labels may have changed.
+    label_changes: u64,
 }
 
-impl Agents {
-    /// Starts agents. In an agent that was itself started for its metrics, refuses to start any.
-    pub(crate) fn start(specs: &[AgentSpec]) -> Agents {
+/// Number of changes of the agents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct ChangeCounts {
+    /// How often agents have become ready. Then everything may have changed, and counters have been reset.
+    starts: u64,
+    names: u64,
+    labels: u64,
+}
+
+/// Running agents, by specification.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Vec<(Vec<AgentSpec>, Weak<Mutex<Fleet>>)>);
+
+impl Pool {
+    /// Longest time for which [`Pool::end`] waits for a sample that waits for an agent.
+    const BUSY: Duration = Duration::from_millis(500);
+
+    /// Returns the agents of a specification, which the first sample starts.
+    pub(crate) fn fleet(&mut self, specs: &[AgentSpec]) -> Arc<Mutex<Fleet>> {
+        self.0.retain(|(_, fleet)| fleet.strong_count() > 0);
+        let known = self.0.iter().find(|(known, _)| known == specs).and_then(|(_, fleet)| fleet.upgrade());
+        known.unwrap_or_else(|| {
+            let fleet = Arc::new(Mutex::new(Fleet::new(specs)));
+            self.0.push((specs.to_vec(), Arc::downgrade(&fleet)));
+            fleet
+        })
+    }
+
+    /// Ends all agents. Those that are asked for longer than a moment end with this process.
+    pub(crate) fn end(&mut self) {
+        let until = Instant::now() + Self::BUSY;
+        let mut ended = Vec::new();
+        for fleet in self.0.drain(..).filter_map(|(_, fleet)| fleet.upgrade()) {
+            loop {
+                if let Ok(mut fleet) = fleet.try_lock() {
+                    ended.append(&mut fleet.agents);
+                    break;
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        // All see the end of their input before one is waited for.
+        ended.iter_mut().for_each(|agent| agent.supervisor.close());
+    }
+}
+
+impl Fleet {
+    /// Prepares agents. In an agent that was itself started for its metrics, refuses all.
+    fn new(specs: &[AgentSpec]) -> Fleet {
         let includes = pmapi::Config::load().var_dir().join("pmns");
         let (mut agents, mut refused) = (Vec::new(), Vec::new());
         for spec in specs {
             let names = match &spec.pmns {
-                _ if child::is_nested() => {
+                _ if std::env::var_os(NESTED).is_some() => {
                     Err("an agent that was itself started for its metrics cannot start agents".to_owned())
                 }
                 Some(path) => {
@@ -91,10 +109,10 @@ impl Agents {
             match names {
                 Ok(names) => agents.push(Agent {
                     domain: spec.domain,
-                    keeper: Keeper::new(spec.name.clone(), spec.command.clone()),
+                    supervisor: supervisor(spec),
                     names,
-                    operands: OperandValues::default(),
-                    outcome: Err(Error::AGAIN),
+                    name_changes: 0,
+                    label_changes: 0,
                 }),
                 Err(why) => {
                     error!("agent {} is not started: {why}", spec.name);
@@ -102,120 +120,258 @@ impl Agents {
                 }
             }
         }
-        let mut agents =
-            Agents { agents, refused, known: HashMap::new(), until: Instant::now(), changes: ChangeCounts::default() };
-        agents.tend();
-        agents
+        Fleet { agents, refused }
     }
 
-    /// Tells all agents to end, without waiting for them.
-    pub(crate) fn close(&mut self) {
-        for agent in &mut self.agents {
-            agent.keeper.close();
+    fn agent(&mut self, domain: Domain) -> Option<&mut Agent> {
+        self.agents.iter_mut().find(|agent| agent.domain == domain)
+    }
+
+    fn changes(&self) -> ChangeCounts {
+        let mut sum = ChangeCounts::default();
+        for agent in &self.agents {
+            sum.starts += agent.supervisor.readied();
+            sum.names += agent.name_changes;
+            sum.labels += agent.label_changes;
         }
+        sum
+    }
+}
+
+/// Returns the supervisor of an agent, which has this process's user and directory.
+fn supervisor(spec: &AgentSpec) -> Supervisor {
+    let (name, words) = (spec.name.clone(), spec.command.clone());
+    Supervisor::new(spec.name.clone(), move || {
+        let mut words = words.iter().map(String::as_str);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).env(NESTED, "1");
+        Launch::pipe(command).limit(limits::ANSWER).isolated().logged(&name)
+    })
+}
+
+/// Operands of a group from its agents.
+///
+/// While an agent is away or does not answer in time, its metrics keep their last descriptors, and their values are
+/// `PM_ERR_AGAIN`.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    fleet: Arc<Mutex<Fleet>>,
+    /// Last sample of each agent.
+    samples: Vec<Sample>,
+    /// Whether the agents have been started.
+    is_started: bool,
+    seen: ChangeCounts,
+    /// Whether values have shown that a descriptor has changed.
+    is_stale: bool,
+    /// Longest time that a sample may wait for the agents.
+    patience: Duration,
+    /// Deadline of the current sample.
+    until: Instant,
+}
+
+#[derive(Debug)]
+struct Sample {
+    operands: OperandValues,
+    /// Error in place of all values.
+    outcome: Result,
+}
+
+impl Agents {
+    /// Creates a source over agents, for which a sample waits at most for the time `patience`.
+    pub(crate) fn new(fleet: Arc<Mutex<Fleet>>, patience: Duration) -> Agents {
+        let sample = |_: &Agent| Sample { operands: OperandValues::default(), outcome: Err(Error::AGAIN) };
+        let samples = lock(&fleet).agents.iter().map(sample).collect();
+        let until = Instant::now();
+        Agents { fleet, samples, is_started: false, seen: ChangeCounts::default(), is_stale: false, patience, until }
     }
 
-    /// Begins a request whose deadline is `until`.
-    pub(crate) fn begin(&mut self, until: Instant) {
-        self.until = until;
-        self.tend();
+    /// Begins requests, which wait for the agents for the time `patience` at most.
+    fn begin(&mut self) {
+        let mut fleet = lock(&self.fleet);
+        // Another group's sample may have taken some time.
+        self.until = Instant::now() + self.patience;
+        fleet.agents.iter_mut().for_each(|agent| agent.supervisor.tend());
     }
 
-    /// Waits until each agent has started or failed, at most until `until`.
-    pub(crate) fn wait_for_start(&mut self, until: Instant) {
-        while self.agents.iter().any(|agent| agent.keeper.is_starting()) && Instant::now() < until {
-            std::thread::sleep(Keeper::LOOK);
-            self.tend();
+    /// Returns whether an agent is starting and has not failed.
+    fn is_starting(&self) -> bool {
+        lock(&self.fleet).agents.iter().any(|agent| agent.supervisor.is_starting())
+    }
+
+    /// Returns what has changed since the last call.
+    fn changes(&mut self) -> Changes {
+        let now = lock(&self.fleet).changes();
+        let before = std::mem::replace(&mut self.seen, now);
+        let mut changes = Changes::default();
+        if before.starts != now.starts {
+            changes |= Changes::AGENT_RESTARTED;
         }
-    }
-
-    /// Restarts agents that are due, and reads their unsolicited messages. Does not wait.
-    pub(crate) fn tend(&mut self) {
-        for agent in &mut self.agents {
-            let before = agent.keeper.readied();
-            agent.keeper.tend();
-            self.changes.starts += agent.keeper.readied() - before;
+        if before.names != now.names || std::mem::take(&mut self.is_stale) {
+            changes |= Changes::NAMES;
         }
+        if before.labels != now.labels {
+            changes |= Changes::LABELS;
+        }
+        changes
     }
 
-    /// Returns the agents that are not available: pairs of a name and a reason.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &str)> {
-        let refused = self.refused.iter().map(|(name, why)| (name.as_str(), why.as_str()));
-        refused.chain(self.agents.iter().filter_map(|agent| agent.keeper.problem()))
+    fn in_dom(&self, indom: InDom) -> Result<Vec<(Inst, String)>> {
+        let mut fleet = lock(&self.fleet);
+        let agent = fleet.agent(indom.domain()).ok_or(Error::INDOM)?;
+        agent.supervisor.ask(self.until, |agent| agent.instances(indom))
     }
 
-    /// Returns the version of [`Agents::problems`], which grows with each change.
-    pub(crate) fn problems_version(&self) -> u64 {
-        self.agents.iter().map(|agent| agent.keeper.problem_version()).sum()
+    /// Returns the place of the agent with a domain.
+    fn place(&self, domain: Domain) -> Option<usize> {
+        lock(&self.fleet).agents.iter().position(|agent| agent.domain == domain)
     }
+}
 
-    /// Returns when [`Agents::tend`] has to be called next, apart from the call before each request.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.agents.iter().filter_map(|agent| agent.keeper.due()).min()
+fn lock(fleet: &Mutex<Fleet>) -> MutexGuard<'_, Fleet> {
+    fleet.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Display for Agents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("its agents")
     }
+}
 
-    pub(crate) fn changes(&self) -> ChangeCounts {
-        self.changes
-    }
-
-    /// Samples operands with one fetch for each agent. Returns whether all agents have answered.
-    pub(crate) fn take<'o>(&mut self, operands: impl Iterator<Item = &'o Operand> + Clone) -> bool {
+impl Source for Agents {
+    fn connect(&mut self) -> Result<Connected> {
+        if std::mem::replace(&mut self.is_started, true) {
+            return Ok(Connected::Still);
+        }
+        self.begin();
         let until = self.until;
-        for Agent { domain, keeper, operands: values, outcome, .. } in &mut self.agents {
-            let pmids = operands.clone().map(|operand| operand.desc.pmid).filter(|pmid| pmid.domain() == *domain);
-            let taken = values.take(pmids, |pmids, sample| {
-                keeper.ask(until, |agent| {
+        while self.is_starting() && Instant::now() < until {
+            std::thread::sleep(Supervisor::LOOK);
+            self.begin();
+        }
+        // The definitions are bound after this.
+        let _ = self.changes();
+        Ok(Connected::Anew)
+    }
+
+    fn is_connected(&mut self) -> bool {
+        true
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    fn own(&self) -> Option<Domain> {
+        None
+    }
+
+    fn names(&mut self, known: Descs, definitions: &Definitions) -> Result<Descs> {
+        let until = Instant::now() + self.patience;
+        let mut fleet = lock(&self.fleet);
+        let names = definitions.iter().flat_map(Definition::names);
+        let found: HashMap<&str, _> = names.map(|name| (name, known.get(name).filter(|known| known.is_ok()))).collect();
+        let found = found
+            .into_iter()
+            .map(|(name, known)| (name.to_owned(), known.unwrap_or_else(|| fleet.lookup(name, until))));
+        Ok(found.collect())
+    }
+
+    fn take(&mut self, evaluator: &Evaluator, plan: &Plan) -> Result<Taken> {
+        self.begin();
+        let (mut fleet, until) = (lock(&self.fleet), self.until);
+        for (agent, Sample { operands, outcome }) in fleet.agents.iter_mut().zip(&mut self.samples) {
+            let pmids = evaluator.operands_of(plan).map(|operand| operand.desc.pmid);
+            let taken = operands.take(pmids.filter(|pmid| pmid.domain() == agent.domain), |pmids, sample| {
+                agent.supervisor.ask(until, |agent| {
                     let fetched = agent.fetch(pmids)?;
                     sample.assign(fetched.pdu().values());
                     Ok(fetched.changes())
                 })
             });
             let changes = taken.unwrap_or_default();
-            self.changes.names += u64::from(changes.contains(Changes::NAMES));
-            self.changes.labels += u64::from(changes.contains(Changes::LABELS));
+            agent.name_changes += u64::from(changes.contains(Changes::NAMES));
+            agent.label_changes += u64::from(changes.contains(Changes::LABELS));
             *outcome = taken.map(|_| ());
         }
-        self.agents.iter().all(|agent| agent.outcome.is_ok())
+        drop(fleet);
+        let is_complete = self.samples.iter().all(|sample| sample.outcome.is_ok());
+        Ok(Taken { at: Instant::now(), changes: self.changes(), is_complete })
     }
 
-    /// Adds the operands of the last sample.
-    pub(crate) fn sizes<'o>(&self, operands: impl Iterator<Item = &'o Operand> + Clone, sizes: &mut Sizes) {
-        for agent in self.agents.iter().filter(|agent| agent.outcome.is_ok()) {
-            let own = operands.clone().filter(|operand| operand.desc.pmid.domain() == agent.domain);
-            for (operand, set) in own.zip(agent.operands.last().sets()) {
-                sizes.add(operand, &set);
+    fn check(&mut self) -> Result<Taken> {
+        self.begin();
+        Ok(Taken { at: Instant::now(), changes: self.changes(), is_complete: true })
+    }
+
+    fn sizes(&self, evaluator: &Evaluator, plan: &Plan, sizes: &mut Sizes) {
+        for (agent, sample) in lock(&self.fleet).agents.iter().zip(&self.samples) {
+            if sample.outcome.is_ok() {
+                let own = evaluator.operands_of(plan).filter(|operand| operand.desc.pmid.domain() == agent.domain);
+                own.zip(sample.operands.last().sets()).for_each(|(operand, set)| sizes.add(operand, &set));
             }
         }
     }
 
-    /// Returns the instances of a domain, with labels if `labels` is true.
-    ///
-    /// # Errors
-    /// The errors of [`Agents::in_dom`]. Errors of labels only leave out the labels.
-    pub(crate) fn list(&mut self, indom: InDom, labels: bool) -> Result<List> {
+    fn values(&mut self) -> Result<&mut dyn pcp_derive::Source> {
+        Ok(self)
+    }
+
+    fn list(&mut self, indom: InDom, labels: bool) -> Result<List> {
         let instances = self.in_dom(indom)?.into_iter();
         let list = List::new(instances.map(|(inst, name)| (inst, name.into_bytes())));
-        let until = self.until;
-        let Some(agent) = self.agent(indom.domain()).filter(|_| labels) else { return Ok(list) };
+        let (mut fleet, until) = (lock(&self.fleet), self.until);
+        let Some(agent) = fleet.agent(indom.domain()).filter(|_| labels) else { return Ok(list) };
         // Instances are shown even if the agent has no labels, or invalid ones.
-        let mut ask = |of| agent.keeper.ask(until, |agent| agent.labels(of)).unwrap_or_default().into_iter();
+        let mut ask = |of| agent.supervisor.ask(until, |agent| agent.labels(of)).unwrap_or_default().into_iter();
         let of_instances = ask(LabelTarget::Instances(Some(indom)));
         let instances = of_instances.filter_map(|(inst, labels)| Some((inst?, labels.ok()?))).collect();
         let indom = ask(LabelTarget::InDom(indom)).find_map(|(_, labels)| labels.ok()).unwrap_or_default();
         Ok(list.labelled(Labels { indom, instances }))
     }
 
-    /// Returns the instances of a domain with their names.
-    ///
-    /// # Errors
-    /// `PM_ERR_INDOM` if no agent has the domain, `PM_ERR_AGAIN` while the agent is away, or the error that it returns.
-    pub(crate) fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, String)>> {
-        let until = self.until;
-        self.agent(indom.domain()).ok_or(Error::INDOM)?.keeper.ask(until, |agent| agent.instances(indom))
+    fn forget_instances(&mut self) {
+        self.samples.iter_mut().for_each(|sample| sample.operands.forget_instances());
     }
 
-    fn agent(&mut self, domain: Domain) -> Option<&mut Agent> {
-        self.agents.iter_mut().find(|agent| agent.domain == domain)
+    fn tend(&mut self) -> bool {
+        let before = self.problems_version();
+        self.begin();
+        self.problems_version() != before
+    }
+
+    fn due(&self, tended: Instant) -> Option<Instant> {
+        lock(&self.fleet).agents.iter().filter_map(|agent| agent.supervisor.due(tended)).min()
+    }
+
+    fn problems(&self) -> Vec<(String, String)> {
+        let fleet = lock(&self.fleet);
+        let refused = fleet.refused.iter().map(|(name, why)| (name.as_str(), why.as_str()));
+        let all = refused.chain(fleet.agents.iter().filter_map(|agent| agent.supervisor.problem()));
+        all.map(|(name, why)| (format!("agent {name}"), why.to_owned())).collect()
+    }
+
+    fn problems_version(&self) -> u64 {
+        lock(&self.fleet).agents.iter().map(|agent| agent.supervisor.problem_version()).sum()
+    }
+}
+
+impl Fleet {
+    /// Returns the descriptor of a metric.
+    fn lookup(&mut self, name: &str, until: Instant) -> Result<Desc, Missing> {
+        // An agent that cannot be started may have the metric.
+        let mut missing = if self.refused.is_empty() { Missing::Name } else { Missing::Desc };
+        for agent in &mut self.agents {
+            match agent.lookup(name, until) {
+                Ok(desc) => return Ok(desc),
+                Err(Error::NAME) => {}
+                Err(e) => {
+                    missing = Missing::Desc;
+                    // The definitions have to be bound again, which repeats the lookup.
+                    agent.name_changes += u64::from(e == Error::AGAIN && agent.supervisor.is_ready());
+                }
+            }
+        }
+        Err(missing)
     }
 }
 
@@ -225,14 +381,14 @@ impl Agent {
         let pmid = match self.resolve(name) {
             Resolved::None => return Err(Error::NAME),
             Resolved::Metric(pmid) => pmid,
-            Resolved::Dynamic => match self.keeper.ask(until, |agent| agent.pmid(name)) {
+            Resolved::Dynamic => match self.supervisor.ask(until, |agent| agent.pmid(name)) {
                 Err(Error::AGAIN) => return Err(Error::AGAIN),
                 found => found.map_err(|_| Error::NAME)?,
             },
         };
         // The `pmns` file may have been written for another domain.
         let pmid = PmId::new(self.domain, pmid.item());
-        let desc = self.keeper.ask(until, |agent| agent.desc(pmid))?;
+        let desc = self.supervisor.ask(until, |agent| agent.desc(pmid))?;
         Ok(Desc { pmid, ..desc })
     }
 
@@ -256,39 +412,15 @@ enum Resolved {
     None,
 }
 
-impl Metadata for Agents {
-    fn lookup(&mut self, name: &str) -> Result<Desc, Missing> {
-        // An agent that cannot be started may have the metric.
-        let mut missing = if self.refused.is_empty() { Missing::Name } else { Missing::Desc };
-        for agent in &mut self.agents {
-            match agent.lookup(name, self.until) {
-                Ok(desc) => {
-                    self.known.insert(name.to_owned(), desc);
-                    return Ok(desc);
-                }
-                Err(Error::NAME) => {}
-                Err(e) => {
-                    missing = Missing::Desc;
-                    // The definitions have to be bound again, which repeats the lookup.
-                    self.changes.names += u64::from(e == Error::AGAIN && agent.keeper.is_ready());
-                }
-            }
-        }
-        match missing {
-            Missing::Desc => self.known.get(name).copied().ok_or(missing),
-            Missing::Name => Err(missing),
-        }
-    }
-}
-
-impl Source for Agents {
+impl pcp_derive::Source for Agents {
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<()> {
-        let agent = self.agent(operand.desc.pmid.domain()).ok_or(Error::NOAGENT)?;
-        agent.outcome?;
-        match agent.operands.values(operand, load) {
+        let place = self.place(operand.desc.pmid.domain()).ok_or(Error::NOAGENT)?;
+        let sample = self.samples.get(place).ok_or(Error::NOAGENT)?;
+        sample.outcome?;
+        match sample.operands.values(operand, load) {
             // The descriptor has changed since the definitions were bound.
             Err(Error::CONV | Error::PMID) => {
-                self.changes.names += 1;
+                self.is_stale = true;
                 Err(Error::AGAIN)
             }
             Err(Error::IPC | Error::TIMEOUT) => Err(Error::AGAIN),
@@ -302,13 +434,18 @@ impl Source for Agents {
     }
 
     fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<()> {
+        let place = self.place(indom.domain()).ok_or(Error::INDOM)?;
+        let mut fleet = lock(&self.fleet);
+        let (agent, sample) = (fleet.agents.get_mut(place), self.samples.get_mut(place));
+        let (Some(agent), Some(sample)) = (agent, sample) else { return Err(Error::INDOM) };
         let until = self.until;
-        let Agent { keeper, operands, .. } = self.agent(indom.domain()).ok_or(Error::INDOM)?;
-        operands.instance_name(indom, inst, name, || keeper.ask(until, |agent| agent.instances(indom)))
+        let ask = || agent.supervisor.ask(until, |agent| agent.instances(indom));
+        sample.operands.instance_name(indom, inst, name, ask)
     }
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst> {
-        let until = self.until;
-        self.agent(indom.domain()).ok_or(Error::INDOM)?.keeper.ask(until, |agent| agent.instance_of(indom, name))
+        let mut fleet = lock(&self.fleet);
+        let agent = fleet.agent(indom.domain()).ok_or(Error::INDOM)?;
+        agent.supervisor.ask(self.until, |agent| agent.instance_of(indom, name))
     }
 }

@@ -1,18 +1,29 @@
 //! Operands that are metrics of a pmcd.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime};
 
 use pcp_client::{Context, HostSpec, Settings};
-use pcp_derive::{Definition, Definitions, Metadata, Missing};
-use pcp_derive::{Descs, Live};
-use pmapi::{Desc, Domain, Error, InDom, Result};
+use pcp_derive::{Definition, Definitions, Descs, Evaluator, Live, Plan};
+use pmapi::{Domain, Error, InDom, Item, PmId, Result};
 use tracing::info;
 
+use super::sizes::Sizes;
+use super::{Connected, Source, Taken};
 use crate::limits;
 use crate::metrics::{Labels, List};
 
 /// Beginning of the names of the agent's own metrics, which cannot be operands.
 const OWN: &str = "derived.";
+
+/// Metric to fetch if no operands are needed. Change notifications come with a fetch, and a metric of pmcd itself costs
+/// no other agent anything.
+const PMCD: PmId = match Domain::new(2) {
+    Some(pmcd) => PmId::new(pmcd, Item::new(0, 0)),
+    // Evaluated by the compiler: 2 is a domain.
+    None => unreachable!(),
+};
 
 /// Connection to a pmcd. Made on demand, and again when it has failed.
 #[derive(Debug)]
@@ -21,24 +32,27 @@ pub(crate) struct Pmcd {
     /// The agent's own domain. Its metrics cannot be operands, whatever their names are.
     own: Domain,
     live: Option<Live>,
-    /// Last descriptor of each operand, by name.
-    known: HashMap<String, Desc>,
-}
-
-/// Whether a connection is the same one as before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Connected {
-    Still,
-    Anew,
 }
 
 impl Pmcd {
     pub(crate) fn new(host: HostSpec, own: Domain) -> Pmcd {
-        Pmcd { host, own, live: None, known: HashMap::new() }
+        Pmcd { host, own, live: None }
     }
 
-    /// Connects, unless there is a connection.
-    pub(crate) fn connect(&mut self) -> Result<Connected> {
+    /// Returns the source of samples, or `PM_ERR_AGAIN` without a connection.
+    fn live(&mut self) -> Result<&mut Live> {
+        self.live.as_mut().ok_or(Error::AGAIN)
+    }
+}
+
+impl fmt::Display for Pmcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.host.fmt(f)
+    }
+}
+
+impl Source for Pmcd {
+    fn connect(&mut self) -> Result<Connected> {
         if self.is_connected() {
             return Ok(Connected::Still);
         }
@@ -52,26 +66,19 @@ impl Pmcd {
         Ok(Connected::Anew)
     }
 
-    pub(crate) fn is_connected(&mut self) -> bool {
+    fn is_connected(&mut self) -> bool {
         self.live.as_mut().is_some_and(|live| live.context().is_connected())
     }
 
-    pub(crate) fn host(&self) -> &HostSpec {
-        &self.host
-    }
-
-    /// Returns the source of samples, or `PM_ERR_AGAIN` without a connection.
-    pub(crate) fn live(&mut self) -> Result<&mut Live> {
-        self.live.as_mut().ok_or(Error::AGAIN)
-    }
-
-    /// Drops the connection.
-    pub(crate) fn disconnect(&mut self) {
+    fn disconnect(&mut self) {
         self.live = None;
     }
 
-    /// Looks up the descriptors of operands, apart from those in `known`.
-    pub(crate) fn names(&mut self, known: Descs, definitions: &Definitions) -> Result<Descs> {
+    fn own(&self) -> Option<Domain> {
+        Some(self.own)
+    }
+
+    fn names(&mut self, known: Descs, definitions: &Definitions) -> Result<Descs> {
         // pmcd would send the agent a request for its own names.
         let names = definitions.iter().flat_map(Definition::names).filter(|name| !name.starts_with(OWN));
         // A name that another definition has is seldom also a metric of pmcd, so it is not looked up again.
@@ -79,13 +86,38 @@ impl Pmcd {
         known.lookup_beyond(self.live()?.context(), names, |name| !own.contains(name))
     }
 
-    /// Returns the metadata to bind definitions to.
-    pub(crate) fn operands<'a>(&'a mut self, names: &'a mut Descs) -> Operands<'a> {
-        Operands { names, known: &mut self.known, own: self.own }
+    fn take(&mut self, evaluator: &Evaluator, plan: &Plan) -> Result<Taken> {
+        if evaluator.operands_of(plan).next().is_none() {
+            return self.check();
+        }
+        let live = self.live()?;
+        let before = Instant::now();
+        let changes = live.take(evaluator.operands_of(plan))?;
+        let after = Instant::now();
+        // pmcd may have been busy before it fetched the values. Its clock may differ from this host's.
+        let stamp = live.last().time();
+        let stamp = Duration::new(u64::try_from(stamp.seconds).unwrap_or_default(), stamp.nanoseconds);
+        let age =
+            (SystemTime::UNIX_EPOCH.checked_add(stamp)).and_then(|stamp| stamp.elapsed().ok()).unwrap_or_default();
+        let at = after.checked_sub(age).unwrap_or(before).clamp(before, after);
+        Ok(Taken { at, changes, is_complete: true })
     }
 
-    /// Returns the instances of a domain, with labels if `labels` is true.
-    pub(crate) fn instances(&mut self, indom: InDom, labels: bool) -> Result<List> {
+    fn check(&mut self) -> Result<Taken> {
+        let at = Instant::now();
+        Ok(Taken { at, changes: self.live()?.context().fetch(&[PMCD])?.changes(), is_complete: true })
+    }
+
+    fn sizes(&self, evaluator: &Evaluator, plan: &Plan, sizes: &mut Sizes) {
+        let sets = self.live.iter().flat_map(|live| live.last().sets());
+        evaluator.operands_of(plan).zip(sets).for_each(|(operand, set)| sizes.add(operand, &set));
+    }
+
+    fn values(&mut self) -> Result<&mut dyn pcp_derive::Source> {
+        Ok(self.live()?)
+    }
+
+    fn list(&mut self, indom: InDom, labels: bool) -> Result<List> {
         let pmcd = self.live()?.context();
         let list = List::new(pmcd.in_dom(indom)?);
         if !labels {
@@ -96,25 +128,10 @@ impl Pmcd {
         let instances = of_instances.into_iter().filter_map(|(inst, labels)| Some((inst, labels.ok()?))).collect();
         Ok(list.labelled(Labels { indom: pmcd.indom_labels(indom).unwrap_or_default(), instances }))
     }
-}
 
-/// Metrics of other agents. While an agent is away, its metrics keep their last descriptors.
-pub(crate) struct Operands<'a> {
-    names: &'a mut Descs,
-    known: &'a mut HashMap<String, Desc>,
-    own: Domain,
-}
-
-impl Metadata for Operands<'_> {
-    fn lookup(&mut self, name: &str) -> std::result::Result<Desc, Missing> {
-        let desc = match self.names.lookup(name) {
-            Err(Missing::Desc) => self.known.get(name).copied().ok_or(Missing::Desc),
-            found => found,
-        }?;
-        if desc.pmid.domain() == self.own {
-            return Err(Missing::Name);
+    fn forget_instances(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.forget_instances();
         }
-        self.known.insert(name.to_owned(), desc);
-        Ok(desc)
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_client::Sample;
-use pcp_derive::{Column, Evaluator, Live, Operand, Plan};
+use pcp_derive::{Column, Evaluator, Plan};
 use pmapi::{Error, InDom, Result};
 
 use super::snapshot::Snapshot;
 use crate::metrics::Metrics;
 use crate::operands::sizes::{Sizes, fitting};
+use crate::operands::{Source, Taken};
 
 /// Definitions bound to the metrics of a pmcd.
 #[derive(Debug)]
@@ -38,20 +38,18 @@ impl Binding {
         self.evaluator.forget(&self.all);
     }
 
-    /// Returns the operands of all metrics.
-    pub(super) fn operands(&self) -> impl Iterator<Item = &Operand> + Clone {
-        self.evaluator.operands_of(&self.all)
+    /// Fetches the operands of all metrics.
+    pub(super) fn take(&self, source: &mut dyn Source) -> Result<Taken> {
+        source.take(&self.evaluator, &self.all)
     }
 
     /// Leaves the largest metrics out of the sample if the values might need more than `limit` bytes together. Then it
     /// returns the bytes that they might need.
-    pub(super) fn limit(&mut self, operands: &Sample, limit: usize) -> Option<usize> {
+    pub(super) fn limit(&mut self, source: &dyn Source, limit: usize) -> Option<usize> {
         self.left_out.clear();
         let mut sizes = std::mem::take(&mut self.sizes);
         sizes.clear();
-        for (operand, set) in self.operands().zip(operands.sets()) {
-            sizes.add(operand, &set);
-        }
+        source.sizes(&self.evaluator, &self.all, &mut sizes);
         let by_size = self.metrics.good.iter().enumerate().map(|(place, metric)| (sizes.of(&metric.desc), place));
         let size = by_size.clone().map(|(size, _)| size).sum();
         let by_size = (size > limit).then(|| by_size.collect::<Vec<_>>());
@@ -70,9 +68,9 @@ impl Binding {
     }
 
     /// Evaluates the sample. `stamp` is the time of the operands' values since the sampler's start.
-    pub(super) fn evaluate(&mut self, stamp: Duration, live: &mut Live) {
+    pub(super) fn evaluate(&mut self, stamp: Duration, values: &mut dyn pcp_derive::Source) {
         let plan = if self.left_out.is_empty() { &self.all } else { &self.rest };
-        self.evaluator.evaluate(plan, stamp, live);
+        self.evaluator.evaluate(plan, stamp, values);
     }
 
     fn is_left_out(&self, place: usize) -> bool {

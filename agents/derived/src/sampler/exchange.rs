@@ -8,7 +8,6 @@ use pmapi::{Error, InDom, Result};
 
 use super::snapshot::Snapshot;
 use crate::config::GroupConfig;
-use crate::running::Figures;
 
 /// Longest time from the beginning of a request until it no longer waits for samplers. A sample that has received all
 /// answers of pmcd is complete by then. Any other sample cannot be complete before pmcd has received the reply to this
@@ -46,6 +45,23 @@ pub(crate) struct Exchange {
     pub(crate) published: Published,
 }
 
+/// Statistics of a group, for `derived.control`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Samples that were attempted.
+    pub(crate) samples: u64,
+    /// Samples that failed, or that lack the values of an agent.
+    pub(crate) errors: u64,
+    /// Samples that were not evaluated because of [`Limits::values`](crate::limits::Limits::values).
+    pub(crate) large_samples: u64,
+    /// Instance lists that were left out because of [`Limits::lists`](crate::limits::Limits::lists).
+    pub(crate) large_lists: u64,
+    /// Duration of the last evaluation.
+    pub(crate) evaluation: Duration,
+    /// Time of the last sample.
+    pub(crate) sampled: Option<Instant>,
+}
+
 /// State that the sampler publishes.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
@@ -59,6 +75,10 @@ pub(crate) struct Published {
     /// Whether the agent no longer has to wait for the first snapshot.
     pub(crate) ready: bool,
     pub(crate) figures: Figures,
+    /// Problems of the source of operands: pairs of a subject and a message.
+    pub(crate) problems: Arc<Vec<(String, String)>>,
+    /// Version of the problems.
+    pub(crate) problems_version: u64,
 }
 
 impl Published {
@@ -78,6 +98,9 @@ impl Shared {
             finished: 0,
             ready: false,
             figures: Figures::default(),
+            problems: Arc::default(),
+            // Unlike that of any source.
+            problems_version: u64::MAX,
         };
         let exchange = Exchange {
             until,

@@ -10,9 +10,9 @@ use tracing::{debug, warn};
 
 use super::snapshot::{Known, LASTING, Slot, find};
 use crate::metrics::{Labels, List};
-use crate::operands::pmcd::Pmcd;
+use crate::operands::Source;
 
-/// Instance lists. pmcd is asked for a list when clients have requested it, and when the instances in a sample differ
+/// Instance lists. The source is asked for a list when clients have requested it, and when the instances in a sample differ
 /// from those in the previous sample.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
@@ -24,7 +24,7 @@ pub(super) struct Lists {
     pub(super) label_changes: u64,
     /// Number of lists that were left out because of the limit.
     pub(super) too_large: u64,
-    /// Domains to ask pmcd for. Kept for its memory.
+    /// Domains to ask the source for. Kept for its memory.
     asked: Vec<InDom>,
     /// Domains whose labels clients have requested at some time.
     labelled: HashSet<InDom>,
@@ -57,6 +57,11 @@ impl Lists {
         }
     }
 
+    /// Marks the lists whose labels clients have requested, because labels may have changed.
+    pub(super) fn request_labels(&mut self) {
+        self.asked.extend(&self.labelled);
+    }
+
     /// Returns whether lists are marked for [`Lists::ask`].
     pub(super) fn are_requested(&self) -> bool {
         !self.asked.is_empty()
@@ -77,24 +82,24 @@ impl Lists {
         }
     }
 
-    /// Asks pmcd for the lists of marked domains.
+    /// Asks the source for the lists of marked domains.
     ///
     /// After [`Identity::Changed`] the history of differences must be discarded. If all lists together are larger than
     /// `limit` bytes, the new list becomes empty.
-    pub(super) fn ask(&mut self, pmcd: &mut Pmcd, taken: Instant, limit: usize) -> Result<Identity> {
+    pub(super) fn ask(&mut self, source: &mut dyn Source, taken: Instant, limit: usize) -> Result<Identity> {
         let mut asked = std::mem::take(&mut self.asked);
         asked.sort_unstable_by_key(|indom| indom.word());
         asked.dedup();
         let mut identity = Identity::Same;
         for indom in asked.drain(..) {
-            match pmcd.instances(indom, self.labelled.contains(&indom)) {
+            match source.list(indom, self.labelled.contains(&indom)) {
                 Ok(list) => {
-                    let list = self.limited(list, indom, pmcd, limit);
+                    let list = self.limited(list, indom, source, limit);
                     if self.insert(Known { indom, list: Arc::new(list), taken }) == Identity::Changed {
                         identity = Identity::Changed;
                     }
                 }
-                Err(e) if pmcd.is_connected() => debug!("no instance names of domain {indom}: {e}"),
+                Err(e) if source.is_connected() => debug!("no instance names of domain {indom}: {e}"),
                 Err(e) => return Err(e),
             }
         }
@@ -102,14 +107,13 @@ impl Lists {
         Ok(identity)
     }
 
-    /// Returns the list, or an empty one. An empty list is kept too, so that pmcd is not asked in each sample.
-    fn limited(&mut self, list: List, indom: InDom, pmcd: &Pmcd, limit: usize) -> List {
+    /// Returns the list, or an empty one. An empty list is kept too, so that the source is not asked in each sample.
+    fn limited(&mut self, list: List, indom: InDom, source: &dyn Source, limit: usize) -> List {
         let old = find(&self.known, indom).ok().and_then(|at| self.known.get(at)).map_or(0, |old| old.list.size());
         let size = self.size - old + list.size();
         if size <= limit {
             return list;
         }
-        let source = pmcd.host();
         warn!(source = %source, "domain {indom}: instances have no names, because {size} bytes are more than {limit}");
         self.too_large += 1;
         List::default().labelled(Labels::default())

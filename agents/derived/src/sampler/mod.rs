@@ -1,12 +1,13 @@
-//! Sampler: the thread of a group that fetches operands from a pmcd and evaluates them. The agent's own thread must
-//! never wait for pmcd, because pmcd waits for the agent.
+//! Sampler: the thread of a group that fetches operands from a pmcd, or from agents that it starts, and evaluates them.
+//! The agent's own thread must never wait for pmcd, because pmcd waits for the agent.
 //!
 //! # One clock
 //!
 //! Each `interval` the thread fetches the operands of all definitions in one request, evaluates all definitions,
 //! publishes one [`Snapshot`] and sleeps. It stops when no client has asked for some time (`Exchange::until`), and the
 //! first request after that waits for a sample. While it has stopped, a *check* each [`IDLE`] fetches no operands, and
-//! notices changes of names and agents. A check also serves requests for instances between two samples.
+//! notices changes of names and agents. A check also serves requests for instances between two samples, and follows a
+//! change of the started agents.
 //!
 //! ```text
 //!               start, new definitions
@@ -34,6 +35,8 @@
 //! | lookup of names | new definitions, after a reload | the same; in total, 1 s after the reload ([`BINDING`]) |
 //! | lookup of names | the sampler's request to pmcd, if sampling had stopped | 2 ms ([`SENDING`]), and 10 ms after the request began |
 //! | reload | the same | 2 ms for each group |
+//! | start of the agent | the first sample of each group with agents of its own | `--agent-timeout`, in total |
+//! | sampler | started agents, and other groups that share them | `--agent-timeout` for each sample |
 //! | sampler | connection | 5 s, or `$PMCD_CONNECT_TIMEOUT` |
 //! | sampler | answer of pmcd | 10 s for each request, or `$PMCD_REQUEST_TIMEOUT` |
 //! | sampler | requests of clients | until the next sample is due |
@@ -55,6 +58,7 @@ pub(crate) mod snapshot;
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,15 +67,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
-use pcp_client::HostSpec;
 use pcp_derive::Descs;
 use pmapi::backoff::{Backoff, doubling};
-use pmapi::{Domain, Error};
+use pmapi::{Desc, Error};
 use tracing::{info, warn};
 
 use crate::config::GroupConfig;
 use crate::limits::Limits;
-use crate::operands::pmcd::Pmcd;
+use crate::operands::Source;
 use binding::Binding;
 use exchange::{Exchange, Shared};
 use lists::Lists;
@@ -109,10 +112,12 @@ pub(crate) struct Sampler {
     state: State,
     group: GroupConfig,
     interval: Duration,
-    pmcd: Pmcd,
+    source: Box<dyn Source>,
     shared: Arc<Shared>,
     /// Descriptors of the operands.
     names: Descs,
+    /// Last descriptor of each operand, by name.
+    known: HashMap<String, Desc>,
     looked_up: Instant,
     /// Whether descriptors may have changed since they were looked up.
     stale: bool,
@@ -132,6 +137,10 @@ pub(crate) struct Sampler {
     last: Instant,
     /// Time of the last check.
     checked: Instant,
+    /// Time at which the source was tended last.
+    tended: Instant,
+    /// Whether tending the source has shown changes that no sample has followed yet.
+    has_changed: bool,
     /// Failures since the last complete sample.
     backoff: Backoff,
     /// Closed when the agent no longer has to wait for the first snapshot.
@@ -140,15 +149,16 @@ pub(crate) struct Sampler {
 
 /// The thread and its states.
 impl Sampler {
-    pub(crate) fn new(group: GroupConfig, host: HostSpec, own: Domain, shared: Arc<Shared>, first: OwnedFd) -> Sampler {
+    pub(crate) fn new(group: GroupConfig, source: Box<dyn Source>, shared: Arc<Shared>, first: OwnedFd) -> Sampler {
         let (interval, now) = (shared.lock().interval, Instant::now());
         Sampler {
             state: State::Unbound,
             group,
             interval,
-            pmcd: Pmcd::new(host, own),
+            source,
             shared,
             names: Descs::default(),
+            known: HashMap::new(),
             looked_up: now,
             stale: false,
             lists: Lists::default(),
@@ -160,6 +170,8 @@ impl Sampler {
             started: now,
             last: now,
             checked: now,
+            tended: now,
+            has_changed: false,
             backoff: Backoff::default(),
             first: Some(first),
         }
@@ -188,7 +200,15 @@ impl Sampler {
             self.adopt(&mut exchange);
             let now = Instant::now();
             let (due, kind) = self.due(now, exchange.until >= now);
+            let tend = self.source.due(self.tended).filter(|tend| *tend <= now);
+            if tend.is_some() && due > now {
+                drop(exchange);
+                self.tend(now);
+                exchange = shared.lock();
+                continue;
+            }
             if due <= now {
+                self.tended = now;
                 match kind {
                     // At the planned time, or now if the plan is late by the interval or more.
                     Kind::Full => self.last = if now - due < self.interval { due } else { now },
@@ -196,9 +216,29 @@ impl Sampler {
                 }
                 return Some(kind);
             }
+            let due = self.source.due(self.tended).map_or(due, |tend| tend.min(due));
             exchange = shared.wait(exchange, due);
         }
         None
+    }
+
+    /// Starts agents of the source that are due, and publishes their problems.
+    fn tend(&mut self, now: Instant) {
+        self.tended = now;
+        if self.source.tend() {
+            self.has_changed = true;
+            self.publish_problems();
+        }
+    }
+
+    /// Publishes the problems of the source, if they have changed.
+    fn publish_problems(&self) {
+        let version = self.source.problems_version();
+        if self.shared.lock().published.problems_version != version {
+            let problems = Arc::new(self.source.problems());
+            let published = &mut self.shared.lock().published;
+            (published.problems, published.problems_version) = (problems, version);
+        }
     }
 
     /// Adopts what the agent has ordered.
@@ -224,7 +264,7 @@ impl Sampler {
             State::Failed => (now + self.backoff.wait(), Kind::Full),
             State::Bound(_) if is_wanted && self.is_idle => (now, Kind::Full),
             State::Bound(_) if is_wanted && self.last + self.interval <= now => (self.last + self.interval, Kind::Full),
-            State::Bound(_) if self.lists.are_requested() => (now, Kind::Check),
+            State::Bound(_) if self.lists.are_requested() || self.has_changed => (now, Kind::Check),
             State::Bound(_) if is_wanted => (self.last + self.interval, Kind::Full),
             State::Bound(_) => {
                 // The last sample keeps its values for an interval. After that, differences begin again.
@@ -238,11 +278,13 @@ impl Sampler {
     /// of this agent.
     fn attempt(&mut self, kind: Kind) {
         self.shared.lock().published.figures.samples += 1;
+        self.has_changed = false;
         let outcome = catch_unwind(AssertUnwindSafe(|| self.sample(kind))).unwrap_or(Err(Error::GENERIC));
         match outcome {
             Ok(()) => self.backoff.succeeded(),
             Err(e) => self.fail(e),
         }
+        self.publish_problems();
         let mut exchange = self.shared.lock();
         exchange.is_unbound &= exchange.group.is_some();
         let published = &mut exchange.published;
@@ -262,7 +304,7 @@ impl Sampler {
         }
         if error == Error::GENERIC {
             // A panic may have left the connection in the middle of a message.
-            self.pmcd.disconnect();
+            self.source.disconnect();
         }
         self.names = Descs::default();
         self.backoff.failed(&PAUSES);

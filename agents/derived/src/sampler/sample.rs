@@ -1,11 +1,11 @@
 //! Sampler: how a sample is taken, and how definitions are bound.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use pcp_derive::{Descs, Evaluator};
 use pcp_pdu::result::Changes;
-use pmapi::{Domain, Error, Item, PmId, Result};
+use pmapi::{Error, Result};
 use tracing::{info, warn};
 
 use super::binding::Binding;
@@ -13,21 +13,13 @@ use super::lists::Identity;
 use super::{Kind, Sampler, State};
 use crate::config;
 use crate::metrics::Metrics;
-use crate::operands::pmcd::Connected;
+use crate::operands::{Connected, Operands, Taken};
 
 /// Number of times that the definitions are bound in one sample. If the operands change more often, the sample fails.
 pub(super) const BINDINGS: u32 = 5;
 
 /// Time between lookups of the operands of invalid definitions, while pmcd reports no changes.
 const AGAIN: Duration = Duration::from_secs(10);
-
-/// Metric to fetch if no operands are needed. Change notifications come with a fetch, and a metric of pmcd itself costs
-/// no other agent anything.
-const PMCD: PmId = match Domain::new(2) {
-    Some(pmcd) => PmId::new(pmcd, Item::new(0, 0)),
-    // Evaluated by the compiler: 2 is a domain.
-    None => unreachable!(),
-};
 
 /// Notifications that agents have been added, restarted or dropped.
 const AGENTS: Changes = Changes::AGENT_ADDED.union(Changes::AGENT_RESTARTED).union(Changes::AGENT_DROPPED);
@@ -40,7 +32,7 @@ impl Sampler {
             State::Bound(binding) => Some(binding),
             State::Unbound | State::Failed => None,
         };
-        if self.pmcd.connect()? == Connected::Anew {
+        if self.source.connect()? == Connected::Anew {
             // Differences between the samples of two pmcds have no meaning.
             (bound, self.names) = (None, Descs::default());
         }
@@ -69,7 +61,7 @@ impl Sampler {
     /// Fetches operands, and evaluates and publishes the sample. Returns false, and publishes nothing, if the
     /// definitions have to be bound again.
     fn try_sample(&mut self, binding: &mut Binding, kind: Kind) -> Result<bool> {
-        let (taken, changes) = self.fetch(binding, kind)?;
+        let Taken { at: taken, changes, is_complete } = self.fetch(binding, kind)?;
         if changes.intersects(AGENTS) {
             // Agents that have been restarted may have other metrics, and have reset their counters.
             self.names = Descs::default();
@@ -77,6 +69,9 @@ impl Sampler {
         }
         if changes.contains(Changes::NAMES) && !self.look_up_again()? {
             return Ok(false);
+        }
+        if changes.contains(Changes::LABELS) {
+            self.lists.request_labels();
         }
         if kind == Kind::Check {
             return self.finish_check(taken);
@@ -88,7 +83,7 @@ impl Sampler {
         }
         self.limit(binding)?;
         let start = Instant::now();
-        binding.evaluate(taken - self.started, self.pmcd.live()?);
+        binding.evaluate(taken - self.started, self.source.values()?);
         let evaluation = start.elapsed();
         for (place, indom, values) in binding.computed() {
             let before = self.latest.as_ref().filter(|_| !is_first).and_then(|latest| latest.slots.get(place));
@@ -101,10 +96,11 @@ impl Sampler {
         }
         self.stale |= binding.has_other_types();
         self.publish(binding, taken, evaluation);
+        self.shared.lock().published.figures.errors += u64::from(!is_complete);
         Ok(true)
     }
 
-    /// Asks pmcd for instances that have been requested, and publishes them with the values of the last sample.
+    /// Asks the source for instances that have been requested, and publishes them with the values of the last sample.
     fn finish_check(&mut self, taken: Instant) -> Result<bool> {
         let is_asked = self.lists.are_requested();
         if self.ask_lists(taken)? == Identity::Changed {
@@ -126,9 +122,9 @@ impl Sampler {
     }
 
     fn ask_lists(&mut self, taken: Instant) -> Result<Identity> {
-        let identity = self.lists.ask(&mut self.pmcd, taken, self.limits.lists)?;
+        let identity = self.lists.ask(&mut *self.source, taken, self.limits.lists)?;
         if identity == Identity::Changed {
-            self.pmcd.live()?.forget_instances();
+            self.source.forget_instances();
         }
         Ok(identity)
     }
@@ -136,12 +132,12 @@ impl Sampler {
     /// Leaves the largest metrics out of a sample whose values would need too much memory.
     fn limit(&mut self, binding: &mut Binding) -> Result<()> {
         let limit = self.limits.values;
-        let Some(size) = binding.limit(self.pmcd.live()?.last(), limit) else {
+        let Some(size) = binding.limit(&*self.source, limit) else {
             self.is_limited = false;
             return Ok(());
         };
         if !std::mem::replace(&mut self.is_limited, true) {
-            let (group, host) = (&self.group.name, self.pmcd.host());
+            let (group, host) = (&self.group.name, &self.source);
             warn!(
                 source = %host,
                 "group {group}: values from {host} would need {size} bytes, the limit is {limit}: the largest metrics have none"
@@ -172,22 +168,10 @@ impl Sampler {
         self.spare = published.snapshot.replace(snapshot);
     }
 
-    /// Fetches the operands, or nothing for a check. Returns the time of their values, and pmcd's change notifications.
-    fn fetch(&mut self, binding: &Binding, kind: Kind) -> Result<(Instant, Changes)> {
+    /// Fetches the operands, or nothing for a check.
+    fn fetch(&mut self, binding: &Binding, kind: Kind) -> Result<Taken> {
         self.announce_request();
-        let live = self.pmcd.live()?;
-        let before = Instant::now();
-        if kind == Kind::Check || binding.operands().next().is_none() {
-            return Ok((before, live.context().fetch(&[PMCD])?.changes()));
-        }
-        let changes = live.take(binding.operands())?;
-        let after = Instant::now();
-        // pmcd may have been busy before it fetched the values. Its clock may differ from this host's.
-        let stamp = live.last().time();
-        let stamp = Duration::new(u64::try_from(stamp.seconds).unwrap_or_default(), stamp.nanoseconds);
-        let age =
-            (SystemTime::UNIX_EPOCH.checked_add(stamp)).and_then(|stamp| stamp.elapsed().ok()).unwrap_or_default();
-        Ok((after.checked_sub(age).unwrap_or(before).clamp(before, after), changes))
+        if kind == Kind::Check { self.source.check() } else { binding.take(&mut *self.source) }
     }
 }
 
@@ -205,7 +189,7 @@ impl Sampler {
     fn look_up(&mut self) -> Result<()> {
         self.announce_request();
         self.looked_up = Instant::now();
-        self.names = self.pmcd.names(std::mem::take(&mut self.names), &self.group.definitions)?;
+        self.names = self.source.names(std::mem::take(&mut self.names), &self.group.definitions)?;
         Ok(())
     }
 
@@ -214,7 +198,7 @@ impl Sampler {
         self.look_up()?;
         self.lists.clear();
         self.last = Instant::now();
-        let operands = &mut self.pmcd.operands(&mut self.names);
+        let operands = &mut Operands { names: &mut self.names, known: &mut self.known, own: self.source.own() };
         let evaluator = Evaluator::bind(&self.group.definitions, operands, self.group.unknown_names());
         let metrics = Metrics::new(&self.group, &evaluator);
         let metrics = match &self.latest {

@@ -12,11 +12,12 @@ use pcp_pdu::metadata::DescPdu;
 use pcp_pdu::names::encode_ids;
 use pcp_pdu::result::Changes;
 use pcp_pdu::{Frames, PduType};
-use pmapi::{Desc, Item, PmId, Semantics, Type, Units};
+use pmapi::{Desc, Domain, Item, PmId, Semantics, Type, Units};
 use testkit::Pcp;
 
 use super::*;
 use crate::config::{Config, NameSpace};
+use crate::operands::pmcd::Pmcd;
 
 const CONFIG: &str = "\
 plus = sample.long.one + sample.long.hundred
@@ -40,7 +41,7 @@ fn without_a_pmcd_no_sample_is_waited_for() {
     let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
     let shared = Arc::new(Shared::new(Duration::from_secs(3600), Instant::now()));
     let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
-    let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
+    let sampler = Sampler::new(config.groups.remove(0), Box::new(Pmcd::new(host, own)), Arc::clone(&shared), until);
     sampler.spawn().unwrap();
     // After some failures the agent no longer waits for the first snapshot.
     assert_eq!(File::from(first).read(&mut [0]).unwrap(), 0);
@@ -76,7 +77,7 @@ impl Scene {
         assert_eq!(config.problems, []);
         let shared = Arc::new(Shared::new(Duration::from_secs(1), Instant::now()));
         let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
-        let sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
+        let sampler = Sampler::new(config.groups.remove(0), Box::new(Pmcd::new(host, own)), Arc::clone(&shared), until);
         Scene { sampler, shared, _pmcd: pmcd, _first: first }
     }
 
@@ -196,7 +197,7 @@ fn a_pmcd_that_always_reports_changes_costs_a_limited_number_of_samples() {
     let mut config = Config::load(config.to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
     let shared = Arc::new(Shared::new(Duration::from_secs(1), Instant::now()));
     let (_first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
-    let mut sampler = Sampler::new(config.groups.remove(0), host, own, Arc::clone(&shared), until);
+    let mut sampler = Sampler::new(config.groups.remove(0), Box::new(Pmcd::new(host, own)), Arc::clone(&shared), until);
     let pmcd = thread::spawn(move || restless(listener.accept().unwrap().0));
     sampler.attempt(Kind::Full);
     assert_eq!(shared.lock().published.outcome, Err(Error::AGAIN));

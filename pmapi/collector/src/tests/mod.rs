@@ -6,3 +6,4 @@ mod launch;
 mod local;
 mod requests;
 mod rubbish;
+mod supervisor;

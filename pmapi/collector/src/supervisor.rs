@@ -1,31 +1,31 @@
-//! Agents that are restarted when they fail.
+//! Agents that are started again when they fail.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
-use pcp_collector::{AgentState, Channel as _, Collector, Launch, Process, Starting};
+use nix::unistd::{getegid, geteuid};
+use pcp_pdu::handshake::Attribute;
 use pmapi::backoff::{Backoff, doubling};
 use pmapi::{Error, Result};
 use tracing::{info, warn};
 
-use super::child;
-use crate::limits;
+use crate::{AgentState, Channel as _, Collector, Launch, Process, Starting};
 
-/// Agent that is kept running.
+/// An agent that is kept running: started, asked, ended when it misses a deadline, and started again after a pause.
 ///
-/// Only [`Keeper::ask`] waits for the agent, and at most until a deadline. An agent that misses the deadline is ended,
-/// and restarted after a pause.
-#[derive(Debug)]
-pub(super) struct Keeper {
+/// Only [`Supervisor::ask`] waits for the agent, and at most until a deadline. Everything else is done by
+/// [`Supervisor::tend`], which the caller repeats as often as [`Supervisor::due`] says.
+pub struct Supervisor {
     name: String,
-    command: Vec<String>,
+    launch: Box<dyn FnMut() -> Launch + Send>,
     stage: Stage,
     /// Pauses after failures.
     backoff: Backoff,
-    /// How often the agent has become ready.
+    /// Number of times that the agent has become ready.
     readied: u64,
     /// Reason of the last failure.
     failure: String,
-    /// Version of [`Keeper::problem`].
+    /// Version of [`Supervisor::problem`].
     problem_version: u64,
 }
 
@@ -43,22 +43,29 @@ enum Stage {
     },
 }
 
-impl Keeper {
-    /// Pauses after repeated failures. The first one is also the time between calls of [`Keeper::tend`] while the agent
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervisor").field("name", &self.name).field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
+
+impl Supervisor {
+    /// Pauses after repeated failures. The first one is also the time between calls of [`Supervisor::tend`] while the agent
     /// is not ready.
     const PAUSES: [Duration; 8] = doubling(Duration::from_millis(500));
     /// Time without failures after which the pauses begin again with the first one.
     const STABLE: Duration = Self::PAUSES[7];
     /// Longest time until the agent's version arrives.
     const VERSION: Duration = Collector::<Process>::HANDSHAKE_TIMEOUT;
-    /// Time between calls of [`Keeper::tend`] while the agent starts.
-    pub(super) const LOOK: Duration = Duration::from_millis(10);
+    /// Time between calls of [`Supervisor::tend`] while the agent starts.
+    pub const LOOK: Duration = Duration::from_millis(10);
 
-    /// Creates a keeper. The first [`Keeper::tend`] starts the agent.
-    pub(super) fn new(name: String, command: Vec<String>) -> Keeper {
-        Keeper {
-            name,
-            command,
+    /// Creates a supervisor of an agent with a name for log lines. The first [`Supervisor::tend`] starts the agent;
+    /// `launch` is called for each start.
+    pub fn new(name: impl Into<String>, launch: impl FnMut() -> Launch + Send + 'static) -> Supervisor {
+        Supervisor {
+            name: name.into(),
+            launch: Box::new(launch),
             stage: Stage::Away,
             backoff: Backoff::default(),
             readied: 0,
@@ -68,22 +75,22 @@ impl Keeper {
     }
 
     /// Returns whether requests can be sent to the agent.
-    pub(super) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Up { ready: true, .. })
     }
 
     /// Returns whether the agent is starting and has not failed.
-    pub(super) fn is_starting(&self) -> bool {
+    pub fn is_starting(&self) -> bool {
         matches!(self.stage, Stage::Starting(..))
     }
 
-    /// Returns how often the agent has become ready. After each time, its metrics may have changed.
-    pub(super) fn readied(&self) -> u64 {
+    /// Returns the number of times that the agent has become ready. After each time, its metrics may have changed.
+    pub fn readied(&self) -> u64 {
         self.readied
     }
 
     /// Returns the agent's name and the reason why requests cannot be sent to it.
-    pub(super) fn problem(&self) -> Option<(&str, &str)> {
+    pub fn problem(&self) -> Option<(&str, &str)> {
         let why = match self.stage {
             Stage::Up { ready: true, .. } => return None,
             Stage::Up { .. } => "not ready",
@@ -93,27 +100,28 @@ impl Keeper {
         Some((&self.name, why))
     }
 
-    /// Returns the version of [`Keeper::problem`], which grows with each change.
-    pub(super) fn problem_version(&self) -> u64 {
+    /// Returns the version of [`Supervisor::problem`], which grows with each change.
+    pub fn problem_version(&self) -> u64 {
         self.problem_version
     }
 
-    /// Returns when [`Keeper::tend`] has to be called next, apart from the call before each request.
-    pub(super) fn due(&self) -> Option<Instant> {
+    /// Returns when [`Supervisor::tend`] has to be called next, apart from the call before each request, if it was called
+    /// at `tended`.
+    pub fn due(&self, tended: Instant) -> Option<Instant> {
         match &self.stage {
             Stage::Away => Some(Instant::now() + self.backoff.wait()),
-            Stage::Starting(..) => Some(Instant::now() + Self::LOOK),
+            Stage::Starting(..) => Some(tended + Self::LOOK),
             // Such an agent sends a PDU when it becomes ready, which only `tend` reads.
-            Stage::Up { ready: false, .. } => Some(Instant::now() + Self::PAUSES[0]),
+            Stage::Up { ready: false, .. } => Some(tended + Self::PAUSES[0]),
             Stage::Up { .. } => None,
         }
     }
 
     /// Starts the agent if it is due, and reads its unsolicited messages. Does not wait.
-    pub(super) fn tend(&mut self) {
+    pub fn tend(&mut self) {
         let now = Instant::now();
         if matches!(self.stage, Stage::Away) && self.backoff.is_due() {
-            match self.launch() {
+            match (self.launch)().begin() {
                 Ok(starting) => {
                     self.stage = Stage::Starting(starting, now + Self::VERSION);
                 }
@@ -126,13 +134,13 @@ impl Keeper {
                     let (name, pid) = (&self.name, agent.pid().unwrap_or_default());
                     info!(source = name, "agent {name} has started, process {pid}");
                     let mut agent = Box::new(agent);
-                    child::introduce(&mut agent).unwrap_or_else(|e| {
+                    introduce(&mut agent).unwrap_or_else(|e| {
                         warn!(source = name, "agent {name}: cannot report the user of this process to it: {e}")
                     });
                     self.stage = Stage::Up { agent, since: now, ready: false };
                 }
-                Err(pcp_collector::Error::TimedOut(_)) if now < *until => {}
-                Err(pcp_collector::Error::TimedOut(_)) => self.fail(&pcp_collector::Error::TimedOut(Self::VERSION)),
+                Err(crate::Error::TimedOut(_)) if now < *until => {}
+                Err(crate::Error::TimedOut(_)) => self.fail(&crate::Error::TimedOut(Self::VERSION)),
                 Err(e) => self.fail(&e),
             }
         }
@@ -147,8 +155,8 @@ impl Keeper {
         }
     }
 
-    /// Tells the agent to end, without waiting for it.
-    pub(super) fn close(&mut self) {
+    /// Closes the connection to the agent, without waiting for its end.
+    pub fn close(&mut self) {
         if let Stage::Up { agent, .. } = &mut self.stage {
             agent.channel_mut().close();
         }
@@ -158,10 +166,10 @@ impl Keeper {
     ///
     /// # Errors
     /// The error that the agent returns; `PM_ERR_AGAIN` while it is away or not ready, and if it fails.
-    pub(super) fn ask<T>(
+    pub fn ask<T>(
         &mut self,
         until: Instant,
-        request: impl FnOnce(&mut Collector<Process>) -> pcp_collector::Result<T>,
+        request: impl FnOnce(&mut Collector<Process>) -> crate::Result<T>,
     ) -> Result<T> {
         let Stage::Up { agent, ready: true, .. } = &mut self.stage else { return Err(Error::AGAIN) };
         // No agent could answer any more, so the agent is not at fault.
@@ -192,7 +200,7 @@ impl Keeper {
     }
 
     /// Ends the agent, and schedules its restart. After a long run without failures the pause is short again.
-    fn fail(&mut self, why: &pcp_collector::Error) {
+    fn fail(&mut self, why: &crate::Error) {
         if matches!(self.stage, Stage::Up { since, .. } if since.elapsed() > Self::STABLE) {
             self.backoff.succeeded();
         }
@@ -203,12 +211,12 @@ impl Keeper {
         self.problem_version += 1;
         self.stage = Stage::Away;
     }
+}
 
-    fn launch(&self) -> pcp_collector::Result<Starting> {
-        let mut command = child::command(&self.command);
-        let complaints = child::Complaints::of(&mut command)?;
-        let starting = Launch::pipe(command).limit(limits::ANSWER).isolated().begin()?;
-        complaints.log(&self.name)?;
-        Ok(starting)
-    }
+/// Sends the client attributes of this process to an agent: user, group and process identifier.
+fn introduce(agent: &mut Collector<Process>) -> crate::Result {
+    agent.attribute(Attribute::USERID, &geteuid().to_string())?;
+    agent.attribute(Attribute::GROUPID, &getegid().to_string())?;
+    agent.attribute(Attribute::PROCESSID, &std::process::id().to_string())?;
+    Ok(())
 }
