@@ -126,6 +126,8 @@ fn cut(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -142,15 +144,20 @@ mod tests {
     fn texts_of_several_threads_are_whole() {
         let registry = crate::Registry::new("test").unwrap();
         let text: Text = registry.text("text").register().unwrap();
+        let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let threads = ["a", "b", "c"].map(|letter| {
-                let (text, words) = (text.clone(), letter.repeat(MAX_LEN));
-                scope.spawn(move || (0..10_000).for_each(|_| text.set(&words)))
-            });
-            while threads.iter().any(|thread| !thread.is_finished()) {
-                let now = text.get();
-                assert!(now.bytes().all(|byte| byte == now.as_bytes()[0]), "{now}");
+            for letter in ["a", "b", "c"] {
+                let (text, words, is_done) = (text.clone(), letter.repeat(MAX_LEN), &is_done);
+                scope.spawn(move || {
+                    while !is_done.load(Relaxed) {
+                        text.set(&words);
+                    }
+                });
             }
+            let mut texts = (0..5000).map(|_| text.get());
+            let mixed = texts.find(|text| text.bytes().any(|byte| byte != text.as_bytes()[0]));
+            is_done.store(true, Relaxed);
+            assert_eq!(mixed, None);
         });
     }
 }

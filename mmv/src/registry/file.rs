@@ -663,7 +663,10 @@ mod tests {
         while families[grown % 3].instance(&format!("i{grown}")).is_ok() {
             grown += 1;
         }
-        assert!(grown >= 64 / 3, "{grown}");
+        let state = registry.inner().lock().unwrap();
+        let most = state.home.as_ref().unwrap().layout.instances.most;
+        assert!(grown == 64 && state.places.len <= most as usize, "{grown} {}", state.places.len);
+        drop(state);
         let file = File::open(dir.path().join("app")).unwrap();
         assert_eq!((file.problems().first(), file.labels().len()), (&[][..], 1));
         assert_eq!(file.indoms().iter().map(|indom| indom.instances().len()).sum::<usize>(), grown);
