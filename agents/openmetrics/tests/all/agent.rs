@@ -311,6 +311,7 @@ fn names_of_instances_steer_no_terminal() {
 
 /// A server sends so many labels that a reply with all of them would take longer than pmcd waits for the agent.
 #[test]
+// Slow: a reply with 800,000 labels, which takes about as long as the limit of two seconds.
 fn very_many_labels_of_instances() {
     let labels: String = (0..200).map(|n| format!(",l{n}=\"1\"")).collect();
     let scene = Scene::new(&["-t", "1min", "--wait", "1min", "--fresh"]);

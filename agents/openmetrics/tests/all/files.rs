@@ -72,6 +72,7 @@ const KNOWN: [&str; 1] = ["not_utf8_lines"];
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: both agents, one of them in Python, and pminfo for each file.
 fn files_that_are_not_as_the_manual_says() {
     let Some(scene) = Scene::new() else { return };
     let run = |by: By| {

@@ -132,6 +132,7 @@ fn has_values(client: &mut Context) -> bool {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: forty rounds of hostile servers and scripts.
 fn hostile_sources_under_pmcd() {
     const ROUNDS: usize = 40;
     let pcp = Pcp::required();

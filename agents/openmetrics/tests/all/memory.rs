@@ -25,6 +25,7 @@ fn left_out(agent: &mut Agent) -> f64 {
 }
 
 #[test]
+// Slow: documents of new instances until the limit of memory is reached.
 fn sources_that_explode_have_a_limit_and_others_a_floor() {
     let scene = Scene::new(&["--memory", "16", "--instances", "1000000", "--wait", "20s", "--fresh", "-t", "20s"]);
     scene.document("first", &honest(1000));

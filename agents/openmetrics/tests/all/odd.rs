@@ -193,6 +193,7 @@ const REMOVED: [&str; 1] = ["under_score_"];
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: both agents, one of them in Python, and pminfo for each of 94 configurations.
 fn odd_configurations() {
     let Some(scene) = Scene::new() else { return };
     let port = echo();

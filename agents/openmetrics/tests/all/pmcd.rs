@@ -29,6 +29,7 @@ fn differences(scene: &Scene, options: &[&str]) -> BTreeMap<String, String> {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: both agents, one of them in Python, read all documents of PCP's testsuite.
 fn documents_of_pcps_testsuite() {
     let Some(scene) = Scene::new() else { return };
     for entry in fs::read_dir(scene.pcp.testsuite().join("openmetrics/samples")).unwrap() {
@@ -168,6 +169,7 @@ const ODD: [(&str, &str); 32] = [
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: both agents, one of them in Python.
 fn odd_documents() {
     let Some(scene) = Scene::new() else { return };
     for (name, text) in ODD {
@@ -180,6 +182,7 @@ fn odd_documents() {
 /// The environment variables `SEED` and `DOCUMENTS` choose other documents, and their number.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: both agents, one of them in Python, read generated documents.
 fn generated_documents() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let Some(scene) = Scene::new() else { return };
@@ -194,6 +197,7 @@ fn generated_documents() {
 /// Documents that change between two requests: types, labels and order, and metrics that come and go.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: both agents, one of them in Python, and pminfo for each change.
 fn documents_that_change() {
     const SOURCES: usize = 20;
     let Some(scene) = Scene::new() else { return };

@@ -335,6 +335,7 @@ fn most_sources_hang() {
 
 /// Many servers send long documents, and never their ends.
 #[test]
+// Slow: documents of the length of the limit, which are as long as those of users.
 fn long_documents_share_a_limit_of_memory() {
     const SOURCES: usize = 40;
     const LEN: usize = 30 << 20;

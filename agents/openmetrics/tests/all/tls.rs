@@ -139,6 +139,7 @@ fn authorities_certificates_and_passwords() {
 /// servers without an algorithm that the agent knows.
 #[test]
 #[ignore = "needs openssl"]
+// Slow: openssl makes keys.
 fn certificates_and_servers_of_openssl() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();

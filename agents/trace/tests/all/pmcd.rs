@@ -164,6 +164,7 @@ fn stores_are_answered_as_by_pcps_agent() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pminfo and pmtrace run until a period of six seconds has passed under both agents.
 fn rates_and_times_are_those_of_pcps_agent() {
     let rolled = |traced: &Traced| {
         let mut text = String::new();

@@ -88,7 +88,7 @@ fn after_pcps_agent_comes_this_one_and_each_mark_is_counted_once() {
 
 #[test]
 fn processes_are_counted_exactly() {
-    const EACH: u64 = 200_000;
+    const EACH: u64 = 50_000;
     let mut served = Served::start(&[]);
     let mut markers = [0; 2].map(|_| Marker::start(&served.directory(), "tag"));
     let _ = served.records(1);

@@ -81,6 +81,7 @@ fn other_names_of_a_file_change_nothing() {
 /// Files with many tags of one user leave the files of other users as they are.
 #[test]
 #[ignore = "needs root"]
+// Slow: the agent reads 30 files of 2,000 tags.
 fn files_that_take_long_leave_time_for_others() {
     let mut served = Served::start(&[]);
     let (big, directory) = (served.shared_memory(), served.place());

@@ -152,6 +152,7 @@ fn files_that_do_not_stay_open_count_as_others_do() {
 /// When files of another user have used up what is shared, a user within its floor is read nevertheless.
 #[test]
 #[ignore = "needs root"]
+// Slow: there are more files than half of the limit and a floor of 32.
 fn a_user_with_many_files_leaves_room_for_others() {
     let mut served = Served::start(&["--limit", "files=128"]);
     let (good, place) = (served.shared_memory(), served.place());

@@ -68,6 +68,7 @@ fn each_client_has_its_own_records_and_filter() {
 }
 
 #[test]
+// Slow: 100,000 records, more than the queue of 4 MiB holds.
 fn who_is_slow_misses_records_and_is_told() {
     let mut served = Served::start(&[]);
     let trace = served.shared_memory();
