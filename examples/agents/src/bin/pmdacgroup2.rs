@@ -1,0 +1,3 @@
+//! Agent `cgroup2` as a program.
+
+pmda::main!(gallery::cgroup2::Cgroup2);

@@ -1,0 +1,3 @@
+//! Agent `follow` as a program.
+
+pmda::main!(gallery::follow::Follow);

@@ -1,0 +1,3 @@
+//! Agent `health` as a program.
+
+pmda::main!(gallery::health::Health);

@@ -1,0 +1,3 @@
+//! Agent `script` as a program.
+
+pmda::main!(gallery::script::Script);

@@ -1,0 +1,3 @@
+//! Agent `status` as a program.
+
+pmda::main!(gallery::status::Status);
