@@ -147,8 +147,8 @@ impl File {
     /// Returns the memory that the file needs, in bytes. This includes its part of a collection's tables, with `nodes`
     /// inner nodes, and the values that a request reads.
     pub(crate) fn memory(&self, nodes: usize) -> u64 {
-        // The tree of names has the names, too.
-        let texts = 2 * self.names.capacity() + self.image.memory() + nodes * NODE_COST;
+        // The tree of names has them with their prefix, and while a new table is built, there are two trees.
+        let texts = 4 * self.names.capacity() + self.image.memory() + nodes * NODE_COST;
         let instances: usize = self.indoms.iter().map(|indom| indom.instances.capacity()).sum();
         let values = self.runs.last().map_or(0, |last| (last.slot + last.count) as usize);
         let records = self.metrics.len() * METRIC_COST
