@@ -145,7 +145,7 @@ fn derive(place: &Place<'_>) -> Start<Vec<OsString>> {
     let command = serde_json::to_string(&command)?;
     let metrics = include_str!("derived.toml");
     let group = format!(
-        "[group.simple]\ninterval = \"10msec\"\n\
+        "[group.simple]\ninterval = \"1sec\"\n\
          agent = {{ domain = {}, pmns = \"simple.pmns\", command = {command} }}\n\n{metrics}",
         schema.domain()
     );
