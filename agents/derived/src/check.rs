@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pcp_client::{Context, HostSpec, Settings};
-use pcp_derive::{Descs, Evaluator, Live, Plan};
+use pcp_derived::{Descs, Evaluator, Live, Plan};
 use pmapi::Domain;
 use pmda::clap::ArgMatches;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use pcp_derive::{Column, Definition, DefinitionId, Evaluator, Text};
+use pcp_derived::{Column, Definition, DefinitionId, Evaluator, Text};
 use pmapi::escape::exported_name;
 use pmapi::{Desc, Inst, LabelSet};
 use pmda::Instances;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::Duration;
 
-use pcp_derive::{Column, Evaluator, Plan, Source};
+use pcp_derived::{Column, Evaluator, Plan, Source};
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::print::Print;
 use pmapi::{Atom, Desc, Error, Inst, escape};

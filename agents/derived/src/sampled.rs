@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
-use pcp_derive::Column;
+use pcp_derived::Column;
 use pmapi::{Error, InDom, Result};
 use pmda::{Instances, PollSet};
 
@@ -304,7 +304,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::thread::sleep;
 
-    use pcp_derive::{Definition, Definitions, Descs, Evaluator, Load, Operand, Plan};
+    use pcp_derived::{Definition, Definitions, Descs, Evaluator, Load, Operand, Plan};
     use pcp_pdu::result::Changes;
     use pmapi::{Atom, Desc, Domain, Inst, Item, PmId, Semantics, Type, Units};
 
@@ -362,7 +362,7 @@ mod tests {
 
         fn sizes(&self, _: &Evaluator, _: &Plan, _: &mut Sizes) {}
 
-        fn values(&mut self) -> Result<&mut dyn pcp_derive::Source> {
+        fn values(&mut self) -> Result<&mut dyn pcp_derived::Source> {
             Ok(self)
         }
 
@@ -373,7 +373,7 @@ mod tests {
         fn forget_instances(&mut self) {}
     }
 
-    impl pcp_derive::Source for Counted {
+    impl pcp_derived::Source for Counted {
         fn values(&mut self, _: &Operand, load: &mut Load<'_>) -> Result<()> {
             load.push(None, Atom::U32(self.0.load(SeqCst)));
             Ok(())

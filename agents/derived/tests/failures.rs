@@ -197,7 +197,7 @@ fn a_pmcd_of_operands_hangs() {
     let mut client = scene::client(&pmcd);
     let named = client.lookup_name("derived.named").unwrap();
     let indom = client.lookup_desc(named).unwrap().indom.unwrap();
-    let instances = client.in_dom(indom).unwrap();
+    let instances = client.indom(indom).unwrap();
     assert!(instances.iter().any(|(_, name)| name == b"b"), "{instances:?}");
     let mut timed_out = Watch::new(&pmcd, &["derived.control.errors"]);
     timed_out.until("a time-out", |values| values[0].as_ref().is_ok_and(|errors| errors[0].1 > 0.0));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../../pmapi/derive/tests/all/derive/table.rs"]
+#[path = "../../../pmapi/derived/tests/all/derive/table.rs"]
 #[allow(dead_code)]
 mod table;
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pcp_derive::{Controls, Definitions, Evaluator, Scope, Text, UnknownNames};
+use pcp_derived::{Controls, Definitions, Evaluator, Scope, Text, UnknownNames};
 use pmapi::{Atom, Semantics, Type, Units};
 use table::Table;
 use testkit::{Agent, Pcp};

@@ -90,7 +90,7 @@ fn values(pmcd: &mut Context, desc: Desc, sample: &Sample) -> pmapi::Result {
     let Some(set) = sample.set(0) else { return Ok(()) };
     set.error.map_or(Ok(()), Err)?;
     let names: HashMap<Inst, Vec<u8>> = match desc.indom {
-        Some(indom) => pmcd.in_dom(indom)?.into_iter().collect(),
+        Some(indom) => pmcd.indom(indom)?.into_iter().collect(),
         None => HashMap::new(),
     };
     if set.is_empty() {

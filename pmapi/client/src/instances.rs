@@ -13,7 +13,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_INDOM` for an unknown domain; `PM_ERR_NOAGENT` or `PM_ERR_INDOM` when no agent has it. [Connection
     /// errors](crate#connection-errors).
-    pub fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
+    pub fn indom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
         let list = self.instances(InstanceReq { indom: Some(indom), inst: None, name: None })?;
         list.iter().map(|(inst, name)| Ok((inst.ok_or(Error::IPC)?, name.to_vec()))).collect()
     }
@@ -22,8 +22,8 @@ impl Context {
     /// first blank.
     ///
     /// # Errors
-    /// `PM_ERR_INST` when no instance has the name; errors of [`Context::in_dom`].
-    pub fn lookup_in_dom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst> {
+    /// `PM_ERR_INST` when no instance has the name; errors of [`Context::indom`].
+    pub fn lookup_indom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst> {
         if name.is_empty() {
             // An empty name would request all instances, of which libpcp returns the first.
             return Err(Error::INST);
@@ -35,8 +35,8 @@ impl Context {
     /// Returns the name of an instance (pmNameInDom(3)).
     ///
     /// # Errors
-    /// `PM_ERR_INST` for an unknown instance; errors of [`Context::in_dom`].
-    pub fn name_in_dom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
+    /// `PM_ERR_INST` for an unknown instance; errors of [`Context::indom`].
+    pub fn name_indom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
         let list = self.instances(InstanceReq { indom: Some(indom), inst: Some(inst), name: None })?;
         list.iter().next().map(|(_, name)| name.to_vec()).ok_or(Error::IPC)
     }

@@ -141,8 +141,8 @@ impl Report {
     fn select(&mut self) -> Result<(), Box<dyn Error>> {
         let Some(indom) = self.descs.first().and_then(|desc| desc.indom) else { return Ok(()) };
         let found = [b"1 minute".as_slice(), b"15 minute"].map(|name| match self.context.archive() {
-            Some(_) => self.context.lookup_in_dom_ever(indom, name),
-            None => self.context.lookup_in_dom(indom, name),
+            Some(_) => self.context.lookup_indom_ever(indom, name),
+            None => self.context.lookup_indom(indom, name),
         });
         let [one, fifteen] = found;
         let loads = [one?, fifteen?];

@@ -50,18 +50,18 @@ impl Base {
         }
     }
 
-    pub(crate) fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>, Error> {
+    pub(crate) fn indom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>, Error> {
         match self {
-            Base::Host(host) => host.in_dom(indom),
+            Base::Host(host) => host.indom(indom),
             Base::Archive(recorded) => Ok(recorded.instances(indom)?.to_vec()),
-            Base::Local(local) => local.in_dom(indom),
+            Base::Local(local) => local.indom(indom),
         }
     }
 
-    pub(crate) fn lookup_in_dom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst, Error> {
+    pub(crate) fn lookup_indom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst, Error> {
         match self {
-            Base::Host(host) => host.lookup_in_dom(indom, name),
-            Base::Local(local) => local.lookup_in_dom(indom, name),
+            Base::Host(host) => host.lookup_indom(indom, name),
+            Base::Local(local) => local.lookup_indom(indom, name),
             Base::Archive(recorded) => {
                 let time = recorded.time;
                 let found = recorded.archive.metadata().instance_names().lookup(indom, name, time)?;
@@ -70,10 +70,10 @@ impl Base {
         }
     }
 
-    pub(crate) fn name_in_dom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>, Error> {
+    pub(crate) fn name_indom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>, Error> {
         match self {
-            Base::Host(host) => host.name_in_dom(indom, inst),
-            Base::Local(local) => local.name_in_dom(indom, inst),
+            Base::Host(host) => host.name_indom(indom, inst),
+            Base::Local(local) => local.name_indom(indom, inst),
             Base::Archive(recorded) => {
                 let list = recorded.instances(indom)?;
                 let at = list.binary_search_by_key(&inst, |(inst, _)| *inst).map_err(|_| Error::INST_LOG)?;

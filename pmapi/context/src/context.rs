@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pcp_archive::{Archive, Interpolation};
 use pcp_client::{Context as Host, Sample};
-use pcp_derive::{Definitions, RegisterError};
+use pcp_derived::{Definitions, RegisterError};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::profile::Profile;
 use pmapi::{Error, PmId, Type};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pcp_client::Sample;
-use pcp_derive::{
+use pcp_derived::{
     Definition, DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, OperandValues, Presence, Scope,
     Source, UnknownNames,
 };
@@ -76,16 +76,16 @@ impl Source for Values<'_> {
     }
 
     fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<(), Error> {
-        list.extend(self.base.in_dom(indom)?.into_iter().map(|(inst, _)| inst));
+        list.extend(self.base.indom(indom)?.into_iter().map(|(inst, _)| inst));
         Ok(())
     }
 
     fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<(), Error> {
-        self.operands.instance_name(indom, inst, name, || self.base.in_dom(indom))
+        self.operands.instance_name(indom, inst, name, || self.base.indom(indom))
     }
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst, Error> {
-        self.base.lookup_in_dom(indom, name.as_bytes())
+        self.base.lookup_indom(indom, name.as_bytes())
     }
 }
 

@@ -34,7 +34,7 @@
 //! * Derived metrics are bound when they are first needed after a definition has been added. Binding resets their
 //!   history.
 //!
-//! Types of [`pmapi`], [`pcp_pdu`], [`pcp_archive`], [`pcp_client`] and [`pcp_derive`] are in the interface, so these
+//! Types of [`pmapi`], [`pcp_pdu`], [`pcp_archive`], [`pcp_client`] and [`pcp_derived`] are in the interface, so these
 //! crates are re-exported: a program needs `pcp-context` alone.
 
 mod assemble;
@@ -55,7 +55,7 @@ mod window;
 
 pub use pcp_archive;
 pub use pcp_client;
-pub use pcp_derive;
+pub use pcp_derived;
 pub use pcp_pdu;
 pub use pmapi;
 

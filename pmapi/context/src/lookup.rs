@@ -119,32 +119,32 @@ impl Context {
     /// # Errors
     /// `PM_ERR_INDOM` or `PM_ERR_INDOM_LOG` for an unknown domain; [connection
     /// errors](pcp_client#connection-errors) of a pmcd.
-    pub fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
-        self.base.in_dom(indom)
+    pub fn indom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
+        self.base.indom(indom)
     }
 
     /// Looks up an instance by name (pmLookupInDom(3)). For an archive, the lookup is as of the last fetch. The part of
     /// an instance's name before its first blank is enough.
     ///
     /// # Errors
-    /// `PM_ERR_INST` or `PM_ERR_INST_LOG` when no instance has the name; errors of [`Context::in_dom`].
-    pub fn lookup_in_dom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst> {
-        self.base.lookup_in_dom(indom, name)
+    /// `PM_ERR_INST` or `PM_ERR_INST_LOG` when no instance has the name; errors of [`Context::indom`].
+    pub fn lookup_indom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst> {
+        self.base.lookup_indom(indom, name)
     }
 
     /// Returns the name of an instance (pmNameInDom(3)). For an archive, the name is as of the last fetch.
     ///
     /// # Errors
-    /// `PM_ERR_INST` or `PM_ERR_INST_LOG` for an unknown instance; errors of [`Context::in_dom`].
-    pub fn name_in_dom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
-        self.base.name_in_dom(indom, inst)
+    /// `PM_ERR_INST` or `PM_ERR_INST_LOG` for an unknown instance; errors of [`Context::indom`].
+    pub fn name_indom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
+        self.base.name_indom(indom, inst)
     }
 
     /// Returns every instance that a domain has at any time in an archive, with its latest name (pmGetInDomArchive(3)).
     ///
     /// # Errors
     /// `PM_ERR_NOTARCHIVE` for a pmcd, `PM_ERR_INDOM_LOG` for an unknown domain.
-    pub fn in_dom_ever(&self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
+    pub fn indom_ever(&self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
         let all = self.recorded()?.archive.metadata().instances_ever(indom)?;
         Ok(all.into_iter().map(|instance| (Inst::new(instance.inst), instance.name.to_vec())).collect())
     }
@@ -153,7 +153,7 @@ impl Context {
     ///
     /// # Errors
     /// `PM_ERR_NOTARCHIVE` for a pmcd, `PM_ERR_INDOM_LOG` for an unknown domain, `PM_ERR_INST_LOG` for an unknown name.
-    pub fn lookup_in_dom_ever(&self, indom: InDom, name: &[u8]) -> Result<Inst> {
+    pub fn lookup_indom_ever(&self, indom: InDom, name: &[u8]) -> Result<Inst> {
         Ok(Inst::new(self.recorded()?.archive.metadata().lookup_ever(indom, name)?))
     }
 
@@ -162,7 +162,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NOTARCHIVE` for a pmcd, `PM_ERR_INDOM_LOG` for an unknown domain, `PM_ERR_INST_LOG` for an unknown
     /// instance.
-    pub fn name_in_dom_ever(&self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
+    pub fn name_indom_ever(&self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
         let word = pmapi::OptionWord::word(Some(inst));
         Ok(self.recorded()?.archive.metadata().name_ever(indom, word)?.to_vec())
     }
@@ -176,8 +176,8 @@ impl Context {
     pub fn lookup_text(&mut self, about: Subject, kind: TextKind) -> Result<Vec<u8>> {
         if let Subject::Metric(pmid) = about {
             if let Some(definition) = self.derived.definition(pmid) {
-                let line = definition.text(pcp_derive::Text::OneLine);
-                let full = definition.text(pcp_derive::Text::Help).filter(|_| kind == TextKind::Help);
+                let line = definition.text(pcp_derived::Text::OneLine);
+                let full = definition.text(pcp_derived::Text::Help).filter(|_| kind == TextKind::Help);
                 return full.or(line).map(|text| text.as_bytes().to_vec()).ok_or(Error::TEXT);
             }
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{
+use pcp_derived::{
     Controls, Definitions, Evaluator, Load, Metadata, Missing, Operand, RegisterError, Scope, Source, UnknownNames,
 };
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use pcp_derive::{Controls, Definitions, Scope, Setter, read_files};
+use pcp_derived::{Controls, Definitions, Scope, Setter, read_files};
 use pcp_tools::PmIds;
 use pmapi::{Config, Domain, Error, Item, OptionWord as _, OrNull, PmId};
 use pmns::{Node, Tree};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pcp_archive::Archive;
-use pcp_derive::{Evaluator, Plan};
+use pcp_derived::{Evaluator, Plan};
 use pmapi::Error;
 use pmda_derived::config::{Config, GroupConfig};
 use pmda_derived::report::{Report, Sampling};

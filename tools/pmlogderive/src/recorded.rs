@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use pcp_archive::{Archive, ArchiveError, Cursor, InstanceNames};
-use pcp_derive::{Evaluator, Load, Metadata, Missing, Operand, Plan, Presence, Source};
+use pcp_derived::{Evaluator, Load, Metadata, Missing, Operand, Plan, Presence, Source};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::ValueSet;
 use pmapi::{Desc, Error, InDom, Inst, PmId, Semantics};

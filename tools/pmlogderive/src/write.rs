@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pcp_archive::{Archive, ArchiveError, Create, InDomRecord, InstanceNames, Writer};
-use pcp_derive::{Evaluator, Plan};
+use pcp_derived::{Evaluator, Plan};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result_writer::ResultWriter;

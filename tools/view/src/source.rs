@@ -107,7 +107,7 @@ impl Source {
         match self {
             Source::Agent(agent) => agent.ask(|agent| agent.instances(indom)),
             Source::Host(host) => host.ask(|context, _| {
-                let instances = context.in_dom(indom)?.into_iter();
+                let instances = context.indom(indom)?.into_iter();
                 Ok(instances.map(|(inst, name)| (inst, String::from_utf8_lossy(&name).into_owned())).collect())
             }),
         }

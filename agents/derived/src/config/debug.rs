@@ -1,6 +1,6 @@
 //! The controls `DEBUG_SYNTAX`, `DEBUG_SEMANTICS` and `DEBUG_EVAL`, which set debug options of the agent as in libpcp.
 
-use pcp_derive::Control;
+use pcp_derived::Control;
 use pmapi::debug::Debug;
 
 /// Returns the debug options that a control sets.

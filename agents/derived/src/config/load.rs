@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pcp_client::HostSpec;
-use pcp_derive::read_files;
+use pcp_derived::read_files;
 use tracing::debug;
 
 use super::loader::{DERIVED, Loader};

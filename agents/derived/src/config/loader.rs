@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pcp_client::HostSpec;
-use pcp_derive::{Controls, Definitions, Message, Scope, Setter, Severity, UnknownNames};
+use pcp_derived::{Controls, Definitions, Message, Scope, Setter, Severity, UnknownNames};
 
 use super::{Config, GroupConfig, Operands, Place, Problem, debug};
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pcp_client::HostSpec;
-use pcp_derive::{BindError, Definitions, Message, UnknownNames};
+use pcp_derived::{BindError, Definitions, Message, UnknownNames};
 use pmapi::Domain;
 
 pub use place::NameSpace;

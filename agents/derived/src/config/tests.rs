@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use pcp_client::HostSpec;
-use pcp_derive::Text;
+use pcp_derived::Text;
 use pmapi::Domain;
 use pmns::Tree;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
-use pcp_derive::{SyntaxError, Text};
+use pcp_derived::{SyntaxError, Text};
 use pmapi::file::{check_place, check_writers};
 use pmapi::{Domain, LabelSet};
 use serde_json::Value as Json;

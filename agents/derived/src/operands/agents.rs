@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use pcp_collector::{LabelTarget, Launch, Supervisor};
-use pcp_derive::{Definition, Definitions, Descs, Evaluator, Load, Missing, Operand, OperandValues, Plan};
+use pcp_derived::{Definition, Definitions, Descs, Evaluator, Load, Missing, Operand, OperandValues, Plan};
 use pcp_pdu::result::Changes;
 use pmapi::{Desc, Domain, Error, InDom, Inst, PmId, Result};
 use tracing::error;
@@ -215,7 +215,7 @@ impl Agents {
         changes
     }
 
-    fn in_dom(&self, indom: InDom) -> Result<Vec<(Inst, String)>> {
+    fn indom(&self, indom: InDom) -> Result<Vec<(Inst, String)>> {
         let mut fleet = lock(&self.fleet);
         let agent = fleet.agent(indom.domain()).ok_or(Error::INDOM)?;
         agent.supervisor.ask(self.until, |agent| agent.instances(indom))
@@ -312,12 +312,12 @@ impl Source for Agents {
         }
     }
 
-    fn values(&mut self) -> Result<&mut dyn pcp_derive::Source> {
+    fn values(&mut self) -> Result<&mut dyn pcp_derived::Source> {
         Ok(self)
     }
 
     fn list(&mut self, indom: InDom, labels: bool) -> Result<List> {
-        let instances = self.in_dom(indom)?.into_iter();
+        let instances = self.indom(indom)?.into_iter();
         let list = List::new(instances.map(|(inst, name)| (inst, name.into_bytes())));
         let (mut fleet, until) = (lock(&self.fleet), self.until);
         let Some(agent) = fleet.agent(indom.domain()).filter(|_| labels) else { return Ok(list) };
@@ -412,7 +412,7 @@ enum Resolved {
     None,
 }
 
-impl pcp_derive::Source for Agents {
+impl pcp_derived::Source for Agents {
     fn values(&mut self, operand: &Operand, load: &mut Load<'_>) -> Result<()> {
         let place = self.place(operand.desc.pmid.domain()).ok_or(Error::NOAGENT)?;
         let sample = self.samples.get(place).ok_or(Error::NOAGENT)?;
@@ -429,7 +429,7 @@ impl pcp_derive::Source for Agents {
     }
 
     fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<()> {
-        list.extend(self.in_dom(indom)?.into_iter().map(|(inst, _)| inst));
+        list.extend(self.indom(indom)?.into_iter().map(|(inst, _)| inst));
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::time::{Duration, Instant};
 
-use pcp_derive::{Definitions, Descs, Evaluator, Metadata, Missing, Plan};
+use pcp_derived::{Definitions, Descs, Evaluator, Metadata, Missing, Plan};
 use pcp_pdu::result::Changes;
 use pmapi::{Desc, Domain, InDom, Result};
 
@@ -62,7 +62,7 @@ pub(crate) trait Source: Debug + Send + fmt::Display {
     ///
     /// # Errors
     /// `PM_ERR_AGAIN` without a connection.
-    fn values(&mut self) -> Result<&mut dyn pcp_derive::Source>;
+    fn values(&mut self) -> Result<&mut dyn pcp_derived::Source>;
 
     /// Returns the instances of a domain, with labels if `labels` is true.
     ///

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
 use pcp_client::{Context, HostSpec, Settings};
-use pcp_derive::{Definition, Definitions, Descs, Evaluator, Live, Plan};
+use pcp_derived::{Definition, Definitions, Descs, Evaluator, Live, Plan};
 use pmapi::{Domain, Error, InDom, Item, PmId, Result};
 use tracing::info;
 
@@ -113,13 +113,13 @@ impl Source for Pmcd {
         evaluator.operands_of(plan).zip(sets).for_each(|(operand, set)| sizes.add(operand, &set));
     }
 
-    fn values(&mut self) -> Result<&mut dyn pcp_derive::Source> {
+    fn values(&mut self) -> Result<&mut dyn pcp_derived::Source> {
         Ok(self.live()?)
     }
 
     fn list(&mut self, indom: InDom, labels: bool) -> Result<List> {
         let pmcd = self.live()?.context();
-        let list = List::new(pmcd.in_dom(indom)?);
+        let list = List::new(pmcd.indom(indom)?);
         if !labels {
             return Ok(list);
         }

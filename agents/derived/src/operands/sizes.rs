@@ -3,7 +3,7 @@
 //! A source decides how many values there are, and many definitions may refer to the same operand. So the values of a
 //! sample may need much more memory than the source's answer.
 
-use pcp_derive::Operand;
+use pcp_derived::Operand;
 use pcp_pdu::result::{RawValue, ValueSet};
 use pmapi::{Desc, InDom};
 

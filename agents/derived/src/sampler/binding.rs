@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::{Column, Evaluator, Plan};
+use pcp_derived::{Column, Evaluator, Plan};
 use pmapi::{Error, InDom, Result};
 
 use super::snapshot::Snapshot;
@@ -68,7 +68,7 @@ impl Binding {
     }
 
     /// Evaluates the sample. `stamp` is the time of the operands' values since the sampler's start.
-    pub(super) fn evaluate(&mut self, stamp: Duration, values: &mut dyn pcp_derive::Source) {
+    pub(super) fn evaluate(&mut self, stamp: Duration, values: &mut dyn pcp_derived::Source) {
         let plan = if self.left_out.is_empty() { &self.all } else { &self.rest };
         self.evaluator.evaluate(plan, stamp, values);
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pcp_derive::Column;
+use pcp_derived::Column;
 use pmapi::{InDom, Result};
 use tracing::{debug, warn};
 

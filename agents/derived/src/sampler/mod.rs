@@ -67,7 +67,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
-use pcp_derive::Descs;
+use pcp_derived::Descs;
 use pmapi::backoff::{Backoff, doubling};
 use pmapi::{Desc, Error};
 use tracing::{info, warn};

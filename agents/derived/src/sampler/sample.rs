@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::{Descs, Evaluator};
+use pcp_derived::{Descs, Evaluator};
 use pcp_pdu::result::Changes;
 use pmapi::{Error, Result};
 use tracing::{info, warn};

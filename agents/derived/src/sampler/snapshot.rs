@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pcp_derive::Column;
+use pcp_derived::Column;
 use pmapi::{Error, InDom, Result};
 
 use crate::metrics::{List, Metrics};

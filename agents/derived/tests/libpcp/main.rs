@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod generated;
-#[path = "../../../../pmapi/derive/tests/all/derive/generator.rs"]
+#[path = "../../../../pmapi/derived/tests/all/derive/generator.rs"]
 mod generator;
 mod stage;
 mod texts;
-#[path = "../../../../pmapi/derive/tests/all/derive/tokens.rs"]
+#[path = "../../../../pmapi/derived/tests/all/derive/tokens.rs"]
 mod tokens;

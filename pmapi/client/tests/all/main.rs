@@ -1,4 +1,4 @@
-//! The tests of pcp-pmcd-client, but for those that need a process of their own.
+//! The tests of pcp-client, but for those that need a process of their own.
 
 mod context;
 mod libpcp;

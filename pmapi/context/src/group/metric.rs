@@ -34,8 +34,8 @@ pub(super) fn instance(
         }
         (Some(indom), Some(instance)) => (indom, instance),
     };
-    let found = context.lookup_in_dom(indom, instance.as_bytes());
-    let found = found.or_else(|e| match context.lookup_in_dom_ever(indom, instance.as_bytes()) {
+    let found = context.lookup_indom(indom, instance.as_bytes());
+    let found = found.or_else(|e| match context.lookup_indom_ever(indom, instance.as_bytes()) {
         Err(Error::NOTARCHIVE) => Err(e),
         found => found,
     });
@@ -216,7 +216,7 @@ fn known<'n>(
     });
     if !is_known {
         // Values have no names then.
-        let list = context.in_dom(indom).unwrap_or_default();
+        let list = context.indom(indom).unwrap_or_default();
         names.insert(indom, list.into_iter().collect());
     }
     names.entry(indom).or_default()

@@ -138,13 +138,13 @@ impl Local {
         })
     }
 
-    pub(crate) fn in_dom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
+    pub(crate) fn indom(&mut self, indom: InDom) -> Result<Vec<(Inst, Vec<u8>)>> {
         let list =
             self.ask(move |agents, client| agents.get(indom.domain(), client)?.instances(indom).map_err(code))?;
         Ok(list.into_iter().map(|(inst, name)| (inst, name.into_bytes())).collect())
     }
 
-    pub(crate) fn lookup_in_dom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst> {
+    pub(crate) fn lookup_indom(&mut self, indom: InDom, name: &[u8]) -> Result<Inst> {
         let name = std::str::from_utf8(name).map_err(|_| Error::INST)?.to_owned();
         if name.is_empty() {
             return Err(Error::INST);
@@ -152,7 +152,7 @@ impl Local {
         self.ask(move |agents, client| agents.get(indom.domain(), client)?.instance_of(indom, &name).map_err(code))
     }
 
-    pub(crate) fn name_in_dom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
+    pub(crate) fn name_indom(&mut self, indom: InDom, inst: Inst) -> Result<Vec<u8>> {
         let name = self
             .ask(move |agents, client| agents.get(indom.domain(), client)?.instance_name(indom, inst).map_err(code));
         Ok(name?.into_bytes())

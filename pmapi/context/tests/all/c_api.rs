@@ -90,7 +90,7 @@ fn sources() -> String {
         }
     }
     let mut text = String::new();
-    for krate in ["pmapi", "pmapi/context", "pmapi/client", "pmapi/pdu", "pmapi/derive", "pmapi/archive", "pmns"] {
+    for krate in ["pmapi", "pmapi/context", "pmapi/client", "pmapi/pdu", "pmapi/derived", "pmapi/archive", "pmns"] {
         add(&root().join(krate).join("src"), &mut text);
     }
     text

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pcp_context::{Context, Mode};
-use pcp_derive::{Definitions, Scope};
+use pcp_derived::{Definitions, Scope};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
 use pmapi::{Atom, Error, Inst, PmId};
@@ -54,12 +54,12 @@ fn an_archive() {
     assert_eq!(context.fetch(&[]).unwrap_err().code(), Error::TOOSMALL);
     let first = values(&mut context, pmid);
     assert_eq!(first.len(), 3);
-    let five = context.lookup_in_dom(indom, b"5 minute").unwrap();
-    assert_eq!(context.name_in_dom(indom, five).as_deref(), Ok(&b"5 minute"[..]));
-    assert_eq!(context.in_dom(indom).unwrap().len(), 3);
-    assert_eq!(context.in_dom_ever(indom).unwrap().len(), 3);
-    assert_eq!(context.lookup_in_dom_ever(indom, b"5 minute"), Ok(five));
-    assert_eq!(context.name_in_dom_ever(indom, five).as_deref(), Ok(&b"5 minute"[..]));
+    let five = context.lookup_indom(indom, b"5 minute").unwrap();
+    assert_eq!(context.name_indom(indom, five).as_deref(), Ok(&b"5 minute"[..]));
+    assert_eq!(context.indom(indom).unwrap().len(), 3);
+    assert_eq!(context.indom_ever(indom).unwrap().len(), 3);
+    assert_eq!(context.lookup_indom_ever(indom, b"5 minute"), Ok(five));
+    assert_eq!(context.name_indom_ever(indom, five).as_deref(), Ok(&b"5 minute"[..]));
     assert!(context.lookup_text(Subject::Metric(pmid), TextKind::OneLine).is_err());
     assert!(context.lookup_labels(pmid).unwrap().is_empty());
     context.profile_mut().add(indom, &[five]);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pcp_context::Context;
-use pcp_derive::{Definitions, Scope};
+use pcp_derived::{Definitions, Scope};
 use pmapi::{Atom, Converted, Desc, OptionWord as _, PmId, Semantics, Type};
 use testkit::{Pcp, Version};
 

@@ -227,7 +227,7 @@ fn requests(context: &mut Context, most: usize) -> Vec<Request> {
         let instances: Vec<String> = match desc.indom {
             None => vec![String::new(), "none".into()],
             Some(indom) => {
-                let all = context.in_dom_ever(indom).or_else(|_| context.in_dom(indom)).unwrap_or_default();
+                let all = context.indom_ever(indom).or_else(|_| context.indom(indom)).unwrap_or_default();
                 let names = all.into_iter().filter_map(|(_, name)| String::from_utf8(name).ok());
                 // In C, names with blanks are compared by their first word.
                 names.filter(|name| !name.contains([' ', '\t'])).take(2).chain([String::new(), "none".into()]).collect()
@@ -340,7 +340,7 @@ fn local_agents_as_in_libpcp() {
     assert!(context.local_failures().is_empty(), "{:?}", context.local_failures());
     assert!(!context.host_name().unwrap().is_empty() && context.traverse("sample").unwrap().len() > 100);
     let indom = context.lookup_name("sample.bin").and_then(|pmid| context.lookup_desc(pmid)).unwrap().indom.unwrap();
-    assert_eq!(context.in_dom(indom).unwrap().len(), 9);
+    assert_eq!(context.indom(indom).unwrap().len(), 9);
     let copy = context.duplicate().unwrap();
     let requests = fixed_requests();
     let theirs = without_times(oracle.run("local", &spec, &requests, 1, 0));

@@ -8,7 +8,7 @@ use crate::rng::Rng;
 mod property;
 
 /// Valid definitions, each a line `name expression`.
-const KNOWN: &str = include_str!("../../../../pmapi/derive/tests/data/derive/expressions.txt");
+const KNOWN: &str = include_str!("../../../../pmapi/derived/tests/data/derive/expressions.txt");
 const CONFIGURATION: &str = include_str!("../../../../agents/derived/etc/disk.conf");
 
 /// Parses and evaluates a damaged configuration.

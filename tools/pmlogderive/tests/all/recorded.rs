@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pcp_archive::{Archive, Create, Version};
-use pcp_derive::{Definitions, Scope};
+use pcp_derived::{Definitions, Scope};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Converted, Desc, InDom, Inst, OptionWord as _, PmId, Semantics, Type, Units};

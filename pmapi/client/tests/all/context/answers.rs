@@ -118,13 +118,13 @@ fn try_answer(context: &mut Context, request: &str) -> Result<String> {
             names.iter().map(|name| format!(" {name}")).collect::<String>() + &format!(" {}", names.len())
         }
         "indom" => {
-            let list = context.in_dom(indom())?.into_iter();
+            let list = context.indom(indom())?.into_iter();
             listed(list.map(|(inst, name)| format!("{:x}={}", inst.word(), text(&name))).collect())
         }
-        "lookupin" => context.lookup_in_dom(indom(), rest[1].as_bytes())?.to_string(),
+        "lookupin" => context.lookup_indom(indom(), rest[1].as_bytes())?.to_string(),
         "namein" => {
             let inst = Inst::from_word(word(rest[1])).unwrap();
-            format!("0 {}", text(&context.name_in_dom(indom(), inst)?))
+            format!("0 {}", text(&context.name_indom(indom(), inst)?))
         }
         "add" | "del" if InDom::from_word(word(first)).is_none() => {
             let state = if *what == "add" { ProfileState::Include } else { ProfileState::Exclude };

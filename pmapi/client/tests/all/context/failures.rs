@@ -306,9 +306,9 @@ fn every_call(context: &mut Context) {
     let _ = context.name_all(pmid(1));
     let _ = context.children("a");
     let _ = context.traverse("a");
-    let _ = context.in_dom(indom);
-    let _ = context.lookup_in_dom(indom, b"a");
-    let _ = context.name_in_dom(indom, Inst::new(1));
+    let _ = context.indom(indom);
+    let _ = context.lookup_indom(indom, b"a");
+    let _ = context.name_indom(indom, Inst::new(1));
     let _ = context.lookup_text(Subject::InDom(indom), TextKind::Help);
     let _ = context.instances_labels(indom);
     let _ = context.item_labels(pmid(1));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use pcp_derive::{Definition, RegisterError};
+use pcp_derived::{Definition, RegisterError};
 use pmapi::{PmId, Semantics};
 
 use crate::derive::cases;

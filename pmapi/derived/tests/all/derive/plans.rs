@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{Column, DefinitionId, Definitions, Evaluator, Plan, Scope, UnknownNames};
+use pcp_derived::{Column, DefinitionId, Definitions, Evaluator, Plan, Scope, UnknownNames};
 use pmapi::{Atom, Semantics, Type, Units};
 
 use crate::derive::table::Table;

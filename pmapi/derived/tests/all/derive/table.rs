@@ -1,6 +1,6 @@
 //! Metrics made up for a test.
 
-use pcp_derive::{
+use pcp_derived::{
     DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, Plan, Presence, Scope, Source, UnknownNames,
 };
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};

@@ -243,15 +243,15 @@ impl Source for Live {
     }
 
     fn instances(&mut self, indom: InDom, list: &mut Vec<Inst>) -> Result<()> {
-        list.extend(self.context.in_dom(indom)?.into_iter().map(|(inst, _)| inst));
+        list.extend(self.context.indom(indom)?.into_iter().map(|(inst, _)| inst));
         Ok(())
     }
 
     fn instance_name(&mut self, indom: InDom, inst: Inst, name: &mut Vec<u8>) -> Result<()> {
-        self.operands.instance_name(indom, inst, name, || self.context.in_dom(indom))
+        self.operands.instance_name(indom, inst, name, || self.context.indom(indom))
     }
 
     fn instance_id(&mut self, indom: InDom, name: &str) -> Result<Inst> {
-        self.context.lookup_in_dom(indom, name.as_bytes())
+        self.context.lookup_indom(indom, name.as_bytes())
     }
 }

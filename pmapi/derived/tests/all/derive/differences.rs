@@ -1,8 +1,8 @@
-//! Differences from libpcp: each entry of the list in the documentation of `pcp_derive`.
+//! Differences from libpcp: each entry of the list in the documentation of `pcp_derived`.
 
 use std::time::Duration;
 
-use pcp_derive::{BindError, DefinitionId, Definitions, Evaluator, Presence, Scope, UnknownNames};
+use pcp_derived::{BindError, DefinitionId, Definitions, Evaluator, Presence, Scope, UnknownNames};
 use pmapi::{Error, Semantics, Type, Units};
 
 use crate::derive::table::{One, Table};

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
+//! use pcp_derived::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 //! use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Type, Units};
 //!
 //! struct Disk { reads: u64 }

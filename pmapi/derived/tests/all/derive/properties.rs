@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pcp_derive::{Controls, Definition, DefinitionId, Definitions, Evaluator, RegisterError, Scope, UnknownNames};
+use pcp_derived::{Controls, Definition, DefinitionId, Definitions, Evaluator, RegisterError, Scope, UnknownNames};
 use pmapi::{PmId, Semantics, Type, Units};
 use proptest::prelude::*;
 

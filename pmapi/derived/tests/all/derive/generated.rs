@@ -1,6 +1,6 @@
 //! Ten thousand generated expressions, valid and invalid, compared with the installed libpcp on the same samples.
 //!
-//! The documentation of `pcp_derive` lists the intended differences; [`listed`] knows which expressions they
+//! The documentation of `pcp_derived` lists the intended differences; [`listed`] knows which expressions they
 //! concern.
 
 use std::collections::HashMap;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use pcp_derive::{Load, Metadata, Missing, Operand, Source};
+use pcp_derived::{Load, Metadata, Missing, Operand, Source};
 use pmapi::{Atom, Desc, Error, InDom, Inst, PmId, Semantics, Type, Units};
 
 /// Domain of the agent in libpcp's local context.

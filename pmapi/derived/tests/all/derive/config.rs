@@ -1,6 +1,6 @@
 //! Configuration files: the messages of libpcp, and the definitions loaded.
 
-use pcp_derive::{Control, Controls, DefinitionId, Definitions, Evaluator, Scope, Setter, Text, UnknownNames};
+use pcp_derived::{Control, Controls, DefinitionId, Definitions, Evaluator, Scope, Setter, Text, UnknownNames};
 use pmapi::{Error, PmId};
 
 use crate::derive::answers::Answers;
@@ -48,7 +48,7 @@ good.four = 4
 good.four(helptext) = "never ends
 "#;
 
-fn load(text: &str) -> (Definitions, Controls, pcp_derive::Loaded) {
+fn load(text: &str) -> (Definitions, Controls, pcp_derived::Loaded) {
     let mut definitions = Definitions::new(Scope::Global);
     let mut controls = Controls::default();
     let loaded = definitions.load_text("FILE", text, &mut controls);
@@ -94,7 +94,7 @@ fn definitions_and_texts() {
     assert_eq!(one.text(Text::Help), Some("a text\nwith \"quotes\" and \\ in three lines"));
     let three = definitions.get("good.three").unwrap();
     assert_eq!(three.text(Text::Help), None);
-    let line = |message: &pcp_derive::Message| (message.line, message.text.clone());
+    let line = |message: &pcp_derived::Message| (message.line, message.text.clone());
     assert_eq!(line(&loaded.messages[1]), (13, "pmLoadDerivedConfig: missing ``='' after derived metric name".into()));
     assert_eq!(loaded.messages.last().map(|message| message.line), Some(40));
 }
@@ -227,7 +227,7 @@ fn a_configuration_has_an_end() {
     std::fs::write(&file, "").unwrap();
     let read = |count: usize| {
         let (mut good, mut bad) = (0, 0);
-        pcp_derive::read_files(&vec![file.to_str().unwrap(); count].join(":"), &mut |_, read| match read {
+        pcp_derived::read_files(&vec![file.to_str().unwrap(); count].join(":"), &mut |_, read| match read {
             Ok(_) => good += 1,
             Err(_) => bad += 1,
         });

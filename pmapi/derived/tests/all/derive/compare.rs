@@ -1,8 +1,8 @@
-//! Comparison of `pcp_derive` with libpcp on the same definitions and samples.
+//! Comparison of `pcp_derived` with libpcp on the same definitions and samples.
 
 use std::collections::{HashMap, HashSet};
 
-use pcp_derive::{BindError, Definition, Evaluator, RegisterError, UnknownNames};
+use pcp_derived::{BindError, Definition, Evaluator, RegisterError, UnknownNames};
 use pmapi::{Desc, PmId};
 
 use crate::derive::answers::{Answers, Column, Fetched, Outcome, Sample, printed};

@@ -1,6 +1,6 @@
 //! Very large expressions, as deeply nested as is allowed. The time to bind them is proportional to their length.
 
-use pcp_derive::{Definitions, Evaluator, Scope, UnknownNames};
+use pcp_derived::{Definitions, Evaluator, Scope, UnknownNames};
 use pmapi::{Semantics, Type, Units};
 
 use crate::derive::table::Table;

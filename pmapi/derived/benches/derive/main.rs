@@ -1,4 +1,4 @@
-//! CPU time of evaluation compared with libpcp's in the same run: `cargo bench -p pcp-derive`.
+//! CPU time of evaluation compared with libpcp's in the same run: `cargo bench -p pcp-derived`.
 //!
 //! The C program (`peer.c`) is compiled if libpcp is installed. It runs before and after the Rust side.
 
@@ -13,7 +13,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use pcp_derive::{DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
+use pcp_derived::{
+    DefinitionId, Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames,
+};
 use pmapi::{Atom, Desc, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
 
 /// Name, operands and expression of definitions over operands with equal instances.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pcp_derive::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
+use pcp_derived::{Definitions, Evaluator, Load, Metadata, Missing, Operand, Scope, Source, UnknownNames};
 use pmapi::{Atom, Desc, Error, InDom, Inst, Semantics, Type, Units};
 
 use crate::derive::table::{Table, indom};

@@ -1,4 +1,0 @@
-//! The tests of pcp-derive, but for those that need a process of their own.
-
-mod derive;
-mod odd_samples;
