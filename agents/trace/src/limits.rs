@@ -72,7 +72,7 @@ pub(crate) struct Limits {
 
 /// Creates the quota of a limit. The floor is a part of the total such that 64 accounts have it.
 pub(crate) fn quota(what: &str, each: u64, all: u64) -> Quota<Account> {
-    let caps = Caps { each, all, floor: (all / 128).max(1) };
+    let caps = Caps { each, all, floor: (all / 128).max(1).min(each) };
     Quota::new(format!("{what}, at most {} of a user or host and {all} in all", each.min(all)), caps)
 }
 

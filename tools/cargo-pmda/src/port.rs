@@ -39,9 +39,21 @@ pub(crate) fn source((name, type_name, domain): (&str, &str, u16), original: &Or
             continue;
         };
         let item = metric.desc.pmid.item();
-        _ = writeln!(items, "const {constant}: Item = Item::new({}, {});", item.cluster(), item.item());
-        _ = writeln!(arms, "            {constant} => Err(Error::APPVERSION),");
-        declared += &declaration(metric, &renamed(&metric.name, old, name), constant);
+        let number = format!("Item::new({}, {})", item.cluster(), item.item());
+        let name = renamed(&metric.name, old, name);
+        declared += &match value_type(metric) {
+            Some(ty) => declaration(
+                metric,
+                &name,
+                &number,
+                &format!(".getter(|_: &Self| Err::<{ty}, Error>(Error::APPVERSION))"),
+            ),
+            None => {
+                _ = writeln!(items, "const {constant}: Item = {number};");
+                _ = writeln!(arms, "            {constant} => Err(Error::APPVERSION),");
+                declaration(metric, &name, constant, "")
+            }
+        };
     }
     let mut indoms = String::new();
     for (serial, domain) in &original.indoms {
@@ -60,9 +72,12 @@ pub(crate) fn source((name, type_name, domain): (&str, &str, u16), original: &Or
              there when this file\n        // was written.\n",
         );
     }
+    let fetch = if arms.is_empty() { String::new() } else { fetch(&arms) };
     format!(
         "//! Agent `{name}`, with the metrics of the agent `{old}`: names, numbers, types, units and help. The help is that of the original,
 //! under its licence.
+//!
+//! `APPVERSION` tells clients that this version of the agent has no value for the metric. Each one is to be replaced by the value.
 
 use pmda::prelude::*;
 
@@ -78,15 +93,7 @@ impl Agent for {type_name} {{
     fn new(setup: &mut Setup) -> Start<Self> {{
 {indoms}{declared}        Ok({type_name})
     }}
-
-    /// `APPVERSION` tells clients that this version of the agent has no value for the metric. Replace it by
-    /// `out.put(value)`, or by `out.put_inst(inst, value)` for each instance.
-    fn fetch(&mut self, item: Item, _: &mut Values<'_>) -> Result {{
-        match item {{
-{arms}            _ => Err(Error::PMID),
-        }}
-    }}
-}}
+{fetch}}}
 
 pmda::dso!({name}_init, {type_name});
 
@@ -103,6 +110,36 @@ mod tests {{
 ",
         renamed(&original.metrics[0].name, old, name)
     )
+}
+
+/// Returns the method for the metrics that have no getter.
+fn fetch(arms: &str) -> String {
+    format!(
+        "
+    /// The metrics with instances: `out.put_inst(inst, value)` for each. Those of a table can have a getter, as in the
+    /// template `table`.
+    fn fetch(&mut self, item: Item, _: &mut Values<'_>) -> Result {{
+        match item {{
+{arms}            _ => Err(Error::PMID),
+        }}
+    }}
+"
+    )
+}
+
+/// Returns the Rust type of a metric that can have a getter: a number or a text without instances.
+fn value_type(metric: &Metric) -> Option<&'static str> {
+    let ty = match metric.desc.ty {
+        Type::I32 => "i32",
+        Type::U32 => "u32",
+        Type::I64 => "i64",
+        Type::U64 => "u64",
+        Type::Float => "f32",
+        Type::Double => "f64",
+        Type::String => "String",
+        _ => return None,
+    };
+    metric.desc.indom.is_none().then_some(ty)
 }
 
 /// Names of constants, each of which is used once.
@@ -145,9 +182,9 @@ fn renamed(metric: &str, old: &str, new: &str) -> String {
     }
 }
 
-fn declaration(metric: &Metric, name: &str, constant: &str) -> String {
+fn declaration(metric: &Metric, name: &str, number: &str, getter: &str) -> String {
     let desc = &metric.desc;
-    let mut text = format!("        setup.metric({name:?}, {constant}, Type::{})", type_of(desc.ty));
+    let mut text = format!("        setup.metric({name:?}, {number}, Type::{})", type_of(desc.ty));
     match desc.semantics {
         Semantics::Counter => text += ".counter()",
         Semantics::Discrete => text += ".discrete()",
@@ -159,7 +196,7 @@ fn declaration(metric: &Metric, name: &str, constant: &str) -> String {
     if desc.units != Units::NONE {
         text += &format!(".units({})", units(desc.units));
     }
-    text + &help(&metric.texts) + ";\n"
+    text + &help(&metric.texts) + getter + ";\n"
 }
 
 fn type_of(ty: Type) -> String {

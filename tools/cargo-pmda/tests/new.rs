@@ -51,7 +51,7 @@ fn it_creates_a_package() {
     }
     assert!(run(dir.path(), &["new", "three", "--domain", "444", "-t", "table"]).status.success());
     let agent = fs::read_to_string(dir.path().join("three/src/lib.rs")).unwrap();
-    assert!(agent.contains("const DOMAIN: u16 = 444;") && agent.contains("Cache"));
+    assert!(agent.contains("const DOMAIN: u16 = 444;") && agent.contains("Table"));
 }
 
 #[test]
