@@ -68,7 +68,7 @@ pub(crate) fn source((name, type_name, domain): (&str, &str, u16), original: &Or
     if !indoms.is_empty() {
         indoms.insert_str(
             0,
-            "        // Instances that come and go belong into a `Cache`, as in the template `table`. Those that are listed here were \
+            "        // Instances that come and go are rows of a `Table`, as in the template `table`. Those that are listed here were \
              there when this file\n        // was written.\n",
         );
     }
