@@ -77,6 +77,8 @@ pub struct Table<R> {
 }
 
 /// Declaration of a [`Table`], with [`Setup::table`](crate::Setup::table).
+///
+/// It borrows the `Setup` until [`finish`](TableDef::finish): finish the table before the next metric or table is declared.
 #[must_use = "finish returns the table"]
 pub struct TableDef<'s, A, R> {
     declared: &'s mut Declarations,

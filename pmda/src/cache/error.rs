@@ -12,7 +12,7 @@ pub enum CacheError {
     Name(InDom, String),
     /// Another instance has the same name up to the first space.
     #[error(
-        "instance domain {0}: {1:?} has the same name up to the first space as {2:?}; a cache of strings compares whole names"
+        "instance domain {0}: {1:?} has the same name up to the first space as {2:?}; .whole_names() at the declaration of the table or cache lets both be there"
     )]
     Clash(InDom, String, String),
     /// The instance has another key, or another instance has the key.

@@ -160,6 +160,7 @@ fn many_requests() -> String {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pmcd runs under valgrind.
 fn valgrind_sees_no_leak_and_no_invalid_access() {
     let pcp = Pcp::required();
     let mut valgrind = pcp.valgrind(pcp.path("PCP_BIN_DIR").join("dbpmda"));
@@ -176,6 +177,7 @@ fn valgrind_sees_no_leak_and_no_invalid_access() {
 /// libpcp reads an agent's data after the end of the agents, if another shared object was loaded before.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pminfo runs under valgrind.
 fn valgrind_sees_no_invalid_access_at_the_end_of_a_local_context() {
     let pcp = Pcp::required();
     let (c, var) = (pcp.c_agent("simple"), pcp.var_dir());

@@ -57,7 +57,7 @@ pub struct Report {
 }
 
 /// The summary of a check in one line, such as "5 metrics, 9 values, no rule broken". If metrics had no value, the line has
-/// their number, and the first of them.
+/// their number, and for each reason the first of them.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
@@ -66,10 +66,20 @@ impl fmt::Display for Report {
             n => count(n, "breach", "breaches"),
         };
         let (metrics, values) = (count(self.metrics, "metric", "metrics"), count(self.values, "value", "values"));
-        let without = match &self.without[..] {
-            [] => String::new(),
-            [only] => format!("1 without a value ({only}), "),
-            [first, ..] => format!("{} without a value ({first}; …), ", self.without.len()),
+        let mut reasons: Vec<(&str, &str, usize)> = Vec::new();
+        for (metric, reason) in self.without.iter().filter_map(|line| line.split_once(": ")) {
+            match reasons.iter_mut().find(|(_, other, _)| *other == reason) {
+                Some((.., more)) => *more += 1,
+                None => reasons.push((metric, reason, 0)),
+            }
+        }
+        let reasons = reasons.iter().map(|(metric, reason, more)| match more {
+            0 => format!("{metric}: {reason}"),
+            n => format!("{metric} and {n} more: {reason}"),
+        });
+        let without = match self.without.len() {
+            0 => String::new(),
+            n => format!("{n} without a value ({}), ", reasons.collect::<Vec<_>>().join("; ")),
         };
         write!(f, "{metrics}, {values}, {without}{outcome}")
     }

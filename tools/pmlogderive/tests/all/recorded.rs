@@ -510,6 +510,7 @@ fn definitions(archive: &Archive) -> Vec<(String, String)> {
 /// logged once these are the values that libpcp interpolates, as pmrep does.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: libpcp evaluates each definition over the archives, too.
 fn values_as_in_libpcp() {
     let pcp = Pcp::required();
     let dir = tempfile::tempdir().unwrap();
@@ -620,6 +621,7 @@ fn theirs(text: &str) -> (HashMap<usize, Vec<Value>>, Vec<usize>) {
 /// PCP's pmlogcheck finds no fault with archives written from those of PCP's tests.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pmlogcheck reads each archive that is written.
 fn pmlogcheck_is_silent() {
     let pcp = Pcp::required();
     let dir = tempfile::tempdir().unwrap();

@@ -163,5 +163,13 @@ fn a_check_says_what_it_has_checked() {
     let none = with(Vec::new(), 2, 1, &["a.b: no instances"]);
     assert_eq!(none, "2 metrics, 1 value, 1 without a value (a.b: no instances), no rule broken");
     let none = with(Vec::new(), 2, 0, &["a.b: no instances", "a.c: No such file or directory"]);
-    assert_eq!(none, "2 metrics, 0 values, 2 without a value (a.b: no instances; …), no rule broken");
+    assert_eq!(
+        none,
+        "2 metrics, 0 values, 2 without a value (a.b: no instances; a.c: No such file or directory), no rule broken"
+    );
+    let none = with(Vec::new(), 3, 0, &["a.b: no instances", "a.c: No such file or directory", "a.d: no instances"]);
+    assert_eq!(
+        none,
+        "3 metrics, 0 values, 3 without a value (a.b and 1 more: no instances; a.c: No such file or directory), no rule broken"
+    );
 }
