@@ -26,6 +26,7 @@ const USERS: [&[&str]; 2] = [&["-U", "root"], &[]];
 
 #[test]
 #[ignore = "needs root"]
+// Slow: the agent starts hundreds of times beside an attacker.
 fn its_log() {
     let home = tempfile::tempdir().unwrap();
     for options in USERS {
@@ -40,6 +41,7 @@ fn its_log() {
 
 #[test]
 #[ignore = "needs root"]
+// Slow: the agent starts hundreds of times beside an attacker.
 fn its_socket() {
     let home = tempfile::tempdir().unwrap();
     for options in USERS {
@@ -58,6 +60,7 @@ fn its_socket() {
 
 #[test]
 #[ignore = "needs root"]
+// Slow: the agent starts 60 times beside an attacker.
 fn its_pcp_directory() {
     let home = tempfile::tempdir().unwrap();
     let attacker = Attacker::swaps(["Install", "pmns", "help", ".help.new", "pmdasimple.new", "pmdasimple"]);

@@ -203,6 +203,7 @@ fn endless(head: &str) -> Command {
 }
 
 #[test]
+// Slow: a shell prints without end until the limit is reached.
 fn an_agent_that_never_stops_sending() {
     let mut agent = Launch::pipe(endless(r"\177\000\000\000\000\000\160\001")).start().unwrap();
     agent.set_timeout(Some(Duration::from_millis(20)));

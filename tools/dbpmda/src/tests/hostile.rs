@@ -91,6 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
+    // Slow: many random answers to each request.
     fn answers(answers in vec((body(), any::<u8>()), 0..60)) {
         let dir = tempfile::tempdir().unwrap();
         let (names, socket) = (dir.path().join("root"), dir.path().join("socket"));

@@ -242,6 +242,7 @@ fn lines() -> String {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's dbpmda and ours run for each line.
 fn each_line_alone() {
     let sessions = Sessions::new();
     for options in [&["-i", "-e"][..], &[]] {
@@ -282,6 +283,7 @@ fn usage() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's dbpmda and ours run for each input.
 fn the_end_of_the_input() {
     let sessions = Sessions::new();
     // PCP's dbpmda waits forever at an error in an unterminated last line.

@@ -19,6 +19,7 @@ fn echo_and_prompt() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: PCP's dbpmda and ours run for each file.
 fn rc_file() {
     for rc in [
         "",

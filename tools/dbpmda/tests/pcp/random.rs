@@ -172,6 +172,7 @@ proptest! {
 
     #[test]
     #[ignore = "needs PCP"]
+    // Slow: PCP's dbpmda and ours run random sessions.
     fn sessions(lines in vec(line(), 1..40), is_open in any::<bool>(), echo in any::<bool>(), prompt in any::<bool>()) {
         let mut options = vec!["-f"];
         options.extend(echo.then_some("-e"));

@@ -128,6 +128,7 @@ fn versions_of_the_interface_and_of_the_pmapi() {
 /// The C library keeps some memory until its end, but no more memory for more answers.
 #[test]
 #[ignore = "needs PCP"]
+// Slow: dbpmda runs under valgrind.
 fn valgrind_sees_the_values_of_a_shared_object_freed() {
     let pcp = Pcp::required();
     let c = pcp.c_agent("simple");

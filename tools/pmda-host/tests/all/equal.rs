@@ -105,6 +105,7 @@ fn starts(host: &Path, agent: &Installed) -> bool {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: clients of PCP ask several agents, with the host and without it.
 fn clients_see_the_same() {
     let pcp = Pcp::required();
     if !pcp.has_all_agents() {

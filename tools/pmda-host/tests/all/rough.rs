@@ -139,6 +139,7 @@ impl Rough {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: an agent starts for each way.
 fn agents_that_misbehave_in_all_ways() {
     let scene = tempfile::tempdir().unwrap();
     let object = scene.path().join("pmda_rough.so");

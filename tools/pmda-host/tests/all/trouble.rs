@@ -323,6 +323,7 @@ fn bad_input_is_one_sentence() {
 
 #[test]
 #[ignore = "needs PCP"]
+// Slow: pmcd and its agents start again and again.
 fn a_pmcd_with_an_agent_that_hangs_and_crashes() {
     let scene = Scene::new();
     let names = "trouble {\n fetches 400:0:0\n pause 400:0:1\n crash 400:0:2\n slow 400:0:3\n process 400:0:7\n}\n";
