@@ -21,7 +21,11 @@ use mmv_reader::Help;
 use mmv_reader::collection::{Collection, LabelSubject as Owner};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pmda::prelude::*;
-use pmda::{Catalog, Features, LabelSubject, Subject, TextKind, limits::Accounts, pmapi};
+use pmda::{
+    Catalog, Features, LabelSubject, Subject, TextKind,
+    limits::{Accounts, processor_time},
+    pmapi,
+};
 use pmns::Tree;
 
 /// Cluster of the control metrics.
@@ -98,8 +102,8 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
-        let start = Instant::now();
-        let is_due = request == Request::Store || self.due.is_none_or(|due| start >= due);
+        let start = processor_time();
+        let is_due = request == Request::Store || self.due.is_none_or(|due| Instant::now() >= due);
         let changed = match request {
             Request::Fetch(items) if is_due => self.files.refresh_all(&mut items.iter()),
             Request::Fetch(items) => self.files.refresh_for(&mut items.iter()),
@@ -108,7 +112,9 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
             _ => self.files.refresh_for(&mut std::iter::empty()),
         };
         if is_due {
-            self.due = Some(Instant::now() + (9 * start.elapsed()).min(Duration::from_secs(1)));
+            // The time that a request waits for the thread, or for a processor, is not work.
+            let work = processor_time().saturating_sub(start);
+            self.due = Some(Instant::now() + (9 * work).min(Duration::from_secs(1)));
         }
         self.take_note(changed);
         if let Request::Instance(serial) | Request::InstanceLabels(serial) = request {
