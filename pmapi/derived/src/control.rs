@@ -186,7 +186,7 @@ pub enum ControlError {
         /// Name of the control, as written.
         name: String,
     },
-    /// Name that no control has.
+    /// There is no control of this name (pmSetDerivedControl(3)).
     #[error("unknown derived metric control ({0})")]
     Unknown(String),
     /// The control does not accept the value.

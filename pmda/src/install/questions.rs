@@ -111,7 +111,8 @@ fn take(option: &str, words: &[String]) -> Taken {
     taken
 }
 
-/// Returns the words with a value of an option. Its default is left out.
+/// Returns the agent's arguments with the answer to a question as the value of its option, or without the option if the answer is
+/// the default.
 fn with_option(question: &Question, rest: &[String], value: &str) -> Vec<String> {
     let mut words = rest.to_vec();
     let option = &question.option;

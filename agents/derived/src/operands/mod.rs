@@ -113,7 +113,8 @@ pub(crate) struct Taken {
     pub(crate) is_complete: bool,
 }
 
-/// Metadata to bind definitions to. While an agent is away, its metrics keep their last descriptors.
+/// Names and descriptors of the operands, which definitions are bound to. While an agent is away, its metrics keep their last
+/// descriptors.
 pub(crate) struct Operands<'a> {
     pub(crate) names: &'a mut Descs,
     /// Last descriptor of each operand, by name.
