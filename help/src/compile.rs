@@ -6,7 +6,7 @@
 
 use crate::bytes::{trim_newlines_end, trim_space_start};
 use crate::{Entry, Error, Target};
-use pmapi::file::NewFile;
+use pcp_base::file::NewFile;
 use std::collections::HashSet;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -43,9 +43,9 @@ impl Compiled {
     /// - [`Error::Format`] when a record or the end of a text is missing.
     pub fn open(base: &Path) -> Result<Compiled, Error> {
         let dir_path = with_suffix(base, ".dir");
-        let dir = pmapi::file::read(&dir_path, LONGEST).map_err(Error::io(&dir_path))?;
+        let dir = pcp_base::file::read(&dir_path, LONGEST).map_err(Error::io(&dir_path))?;
         let pag_path = with_suffix(base, ".pag");
-        let pag = pmapi::file::read(&pag_path, LONGEST).map_err(Error::io(&pag_path))?;
+        let pag = pcp_base::file::read(&pag_path, LONGEST).map_err(Error::io(&pag_path))?;
         Self::parse(&dir, pag, &dir_path, &pag_path)
     }
 

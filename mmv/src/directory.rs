@@ -24,7 +24,7 @@ use crate::names::truncated;
 use crate::os::forks::{Process, forks};
 
 /// A file that the registry keeps open.
-pub(crate) type Kept = pmapi::file::Kept<File>;
+pub(crate) type Kept = pcp_base::file::Kept<File>;
 
 /// An open directory.
 pub(crate) struct Directory(OwnedFd);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::sys::resource::{Resource, getrlimit};
-use pmapi::file::stores_may_fail;
+use pcp_base::file::stores_may_fail;
 
 use crate::directory::{Directory, Kept};
 use crate::format::VALUE_LEN;

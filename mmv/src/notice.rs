@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pmapi::escape::Escaped;
+use pcp_base::escape::Escaped;
 
 /// Logs a hint to the program's author, or writes it to standard error in a program without a subscriber of `tracing`.
 #[cfg(feature = "metrics")]
@@ -11,7 +11,7 @@ pub(crate) fn hint(text: fmt::Arguments<'_>) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!(target: "mmv", "{}", Escaped(text));
     } else {
-        pmapi::stderr::tell(&Escaped(text).to_string());
+        pcp_base::stderr::tell(&Escaped(text).to_string());
     }
 }
 
@@ -22,6 +22,6 @@ pub(crate) fn warn(text: fmt::Arguments<'_>) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!(target: "mmv", "{}", Escaped(text));
     } else if !TOLD.swap(true, Relaxed) {
-        pmapi::stderr::tell(&Escaped(text).to_string());
+        pcp_base::stderr::tell(&Escaped(text).to_string());
     }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, io};
 
-use crate::file;
-use crate::secure::is_secure;
+use pcp_base::file;
+use pcp_base::secure::is_secure;
 
 /// Configuration variables of the installed PCP.
 ///

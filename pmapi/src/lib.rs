@@ -18,36 +18,28 @@
 //! * [`Atom`]: a value; [`LabelSet`]: labels; [`Error`]: the codes `PM_ERR_*`
 //!
 //! The names are those of PMAPI(3) in Rust's case. Each item's documentation names the corresponding C function or
-//! macro. The modules have what the other crates of the family share: texts, files, threads.
+//! macro. The modules have the texts of libpcp: intervals, metric specifications, numbers, debug options.
 //!
 //! Features: `serde` serializes these types, with numbers and units as PCP's tools print them; `zone` has time zones.
 //!
-//! Types of other crates in the interface: labels are created from any `Serialize` of `serde`, a [`LabelError`] may
-//! contain an error of `serde_json`, and [`file`](mod@file), which is for this repository's own crates, accepts flags
-//! of `nix`.
+//! Types of other crates in the interface: labels are created from any `Serialize` of `serde`, and a [`LabelError`] may
+//! contain an error of `serde_json`.
 
 mod atom;
-pub mod backoff;
-pub mod build;
 pub mod cnum;
 mod config;
 pub mod debug;
 mod desc;
 mod error;
-pub mod escape;
-pub mod file;
 mod id;
 mod id_text;
 pub mod interval;
 mod label;
 pub mod names;
 pub mod number;
-mod secure;
 #[cfg(feature = "serde")]
 mod serialized;
 pub mod spec;
-pub mod stderr;
-pub mod thread;
 mod types;
 mod units;
 #[cfg(feature = "zone")]

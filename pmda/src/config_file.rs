@@ -132,10 +132,10 @@ impl ConfigFile {
     }
 
     fn read(&self) -> io::Result<(Vec<u8>, Content)> {
-        let file = pmapi::file::open(&self.path)?;
+        let file = pcp_base::file::open(&self.path)?;
         // The state is read before the content, so that a write in between counts as a change.
         let state = State::of(&file.metadata()?);
-        let bytes = pmapi::file::read_from(&file, LONGEST)?;
+        let bytes = pcp_base::file::read_from(&file, LONGEST)?;
         let recent = state.tick().map(|tick| (Instant::now() + tick, bytes.clone()));
         Ok((bytes, Content { file, state, looked_up: Instant::now(), recent }))
     }

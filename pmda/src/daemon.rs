@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use pmapi::{Config, Domain, escape};
+use pcp_base::escape;
+use pmapi::{Config, Domain};
 use thiserror::Error;
 use tracing::{error, warn};
 

@@ -3,8 +3,8 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use pcp_base::file::{self, Dir, NewFile};
 use pcp_help::{Compiled, Entry};
-use pmapi::file::{self, Dir, NewFile};
 use pmapi::{InDom, PmId};
 
 use crate::error::Failure;

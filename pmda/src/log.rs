@@ -1,7 +1,7 @@
 //! The log file, as PCP's daemons write it: pmOpenLog(3) and pmNotifyErr(3).
 //!
 //! Each event of `tracing` is a line: `[time] program(pid) Severity: message name=value`. Its text may contain strings
-//! that other users choose. Characters that would end the line or control a terminal are [escaped](pmapi::escape), and
+//! that other users choose. Characters that would end the line or control a terminal are [escaped](pcp_base::escape), and
 //! a line is cut after 1 KiB.
 //!
 //! The number of lines is limited, so that the log does not fill the disk. Each call site in the program may log 20 lines
@@ -35,8 +35,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
+use pcp_base::escape::Escaped;
 use pmapi::debug::{Debug, OPTIONS};
-use pmapi::escape::Escaped;
 use pmapi::zone::LocalTime;
 use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};

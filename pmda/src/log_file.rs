@@ -14,7 +14,7 @@ use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::SFlag;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{getegid, geteuid, getgroups, setegid, seteuid, setgroups};
-use pmapi::file::{Dir, is_trusted};
+use pcp_base::file::{Dir, is_trusted};
 
 use crate::user::UserIds;
 

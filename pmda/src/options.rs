@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Id, Parser};
 
+use pcp_base::escape::{self, Escaped};
 use pmapi::debug;
-use pmapi::escape::{self, Escaped};
 
 use crate::agent::Agent;
 use crate::command_line::Options;
@@ -22,7 +22,7 @@ const AFTER_HELP: &str = "As the first option, --install or --remove makes root 
 #[derive(Parser, Debug)]
 #[command(about = None, long_about = None, args_override_self = true, after_help = AFTER_HELP)]
 #[command(disable_help_flag = true, disable_version_flag = true, infer_long_args = true, group = ArgGroup::new("task"))]
-#[command(version = format!("(pcp-pmda {})", pmapi::build::version(env!("CARGO_PKG_VERSION"))))]
+#[command(version = format!("(pcp-pmda {})", pcp_base::build::version(env!("CARGO_PKG_VERSION"))))]
 struct Given {
     /// Set debug options: names separated by commas, see pmdbg(1)
     #[arg(short = 'D', long, value_name = "DBG", allow_negative_numbers = true)]

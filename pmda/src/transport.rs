@@ -15,8 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::{fchownat, geteuid};
+use pcp_base::file::{self, Dir};
 use pmapi::Config;
-use pmapi::file::{self, Dir};
 use tracing::{debug, warn};
 
 use crate::log_file::as_user;

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
-use pmapi::file;
+use pcp_base::file;
 use thiserror::Error;
 
 /// The reason why the process cannot change to a user.

@@ -53,7 +53,7 @@ impl Files for FileSystem {
     }
 
     fn read_relative(&self, path: &Path) -> io::Result<Vec<u8>> {
-        read(path, pmapi::file::is_trusted)
+        read(path, pcp_base::file::is_trusted)
     }
 
     fn shell(&self, command: &str) -> io::Result<Vec<u8>> {
@@ -81,7 +81,7 @@ fn read(path: &Path, trusts: impl FnOnce(u32) -> bool) -> io::Result<Vec<u8>> {
         let text = format!("it belongs to user {}", status.uid());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
-    pmapi::file::read_from(&file, LONGEST as u64)
+    pcp_base::file::read_from(&file, LONGEST as u64)
 }
 
 fn too_long() -> io::Error {

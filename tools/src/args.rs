@@ -4,9 +4,9 @@ use crate::Program;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, Parser};
+use pcp_base::escape;
 pub use pmapi::debug::Debug;
 use pmapi::debug::UnknownOption;
-use pmapi::escape;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,7 +75,7 @@ pub fn version(text: &str) -> Result<(), String> {
 impl Program {
     /// Prints name and version of the command.
     pub fn print_version(&self) {
-        escape::print(format_args!("{} {}\n", self.name(), pmapi::build::version(env!("CARGO_PKG_VERSION"))));
+        escape::print(format_args!("{} {}\n", self.name(), pcp_base::build::version(env!("CARGO_PKG_VERSION"))));
     }
 
     /// Parses the arguments of the process. `--version` as the only argument prints the version and ends the process.

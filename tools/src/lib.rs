@@ -11,8 +11,9 @@ pub use args::{Debug, Operands, debug, integer, path, text, version};
 pub use merge::{Order, merge};
 pub use update::{Update, ignore_signals};
 
-use pmapi::escape::{self, Escaped};
-use pmapi::{Config, file};
+use pcp_base::escape::{self, Escaped};
+use pcp_base::file;
+use pmapi::Config;
 use pmns::{Error, Loader, Tree};
 use std::fmt::Display;
 use std::io::{self, Read as _};

@@ -1,7 +1,7 @@
 //! Merging of files, for pmnsmerge and pmnsadd.
 
 use crate::Program;
-use pmapi::{escape, file};
+use pcp_base::{escape, file};
 use pmns::{InsertError, Tree};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

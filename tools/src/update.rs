@@ -2,7 +2,7 @@
 
 use crate::Program;
 use nix::sys::signal::{SigSet, Signal};
-use pmapi::file::NewFile;
+use pcp_base::file::NewFile;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::options::{Options, State};
 use crate::protocol::{self, ACK_LEN, Kind, Pdu, Prepared};
 use crate::status::Shared;
-use pmapi::backoff::Backoff;
-use pmapi::file::Kept;
-use pmapi::thread;
+use pcp_base::backoff::Backoff;
+use pcp_base::file::Kept;
+use pcp_base::thread;
 
 /// How long a call waits for a reconnection: enough on the same host.
 const GRACE: Duration = Duration::from_millis(10);

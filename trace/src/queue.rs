@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
-use pmapi::backoff::Backoff;
-use pmapi::file::Kept;
-use pmapi::thread;
+use pcp_base::backoff::Backoff;
+use pcp_base::file::Kept;
+use pcp_base::thread;
 
 use crate::link::{Looks, broke, connect};
 use crate::options::State;

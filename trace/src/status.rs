@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
 
-use pmapi::escape::Escaped;
+use pcp_base::escape::Escaped;
 use thiserror::Error;
 
 use crate::failure::Failure;
@@ -93,7 +93,7 @@ impl Shared {
     /// Writes a diagnostic line to standard error if the flag is set.
     pub(crate) fn say(&self, flag: State, text: impl FnOnce() -> String) {
         if self.state().contains(flag) {
-            pmapi::stderr::tell(&format!("pcp-trace: {}", Escaped(text())));
+            pcp_base::stderr::tell(&format!("pcp-trace: {}", Escaped(text())));
         }
     }
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use pcp_base::escape::exported_name;
 use pcp_derived::{Column, Definition, DefinitionId, Evaluator, Text};
-use pmapi::escape::exported_name;
 use pmapi::{Desc, Inst, LabelSet};
 use pmda::Instances;
 

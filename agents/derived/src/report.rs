@@ -4,10 +4,11 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::Duration;
 
+use pcp_base::escape;
 use pcp_derived::{Column, Evaluator, Plan, Source};
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::print::Print;
-use pmapi::{Atom, Desc, Error, Inst, escape};
+use pmapi::{Atom, Desc, Error, Inst};
 
 use crate::config::{Config, GroupConfig, Place, Problem};
 use crate::metrics;

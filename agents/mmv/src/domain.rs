@@ -1,6 +1,6 @@
 //! Instance domains of exported metrics.
 
-use pmda::pmapi::escape::exported_name;
+use pcp_base::escape::exported_name;
 use pmda::prelude::*;
 
 /// The instances of a domain, in the order of the files. Unlike in a [`Cache`](pmda::Cache), names may occur more than

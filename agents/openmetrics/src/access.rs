@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use pmapi::file;
+use pcp_base::file;
 
 use crate::trust::Owners;
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use pmapi::{Atom, Item, Units, escape, file};
+use pcp_base::{escape, file};
+use pmapi::{Atom, Item, Units};
 
 use crate::body::{Coding, Unreadable, decoded};
 use crate::document::Document;

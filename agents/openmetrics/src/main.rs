@@ -2,6 +2,6 @@
 
 fn main() -> std::process::ExitCode {
     // Documents of different lengths are converted in turns by threads that come and go.
-    pmapi::thread::share_heap();
+    pcp_base::thread::share_heap();
     pmda::main::<pmda_openmetrics::Openmetrics>()
 }

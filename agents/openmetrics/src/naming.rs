@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use exposition::Sample;
+use pcp_base::escape::{Escaped, is_control};
 use pmapi::LabelSet;
-use pmapi::escape::{Escaped, is_control};
 
 use crate::filter::{Designation, Filters};
 use crate::labels::Labels;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmapi::file;
+use pcp_base::file;
 use pmda::limits::processor_time;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;

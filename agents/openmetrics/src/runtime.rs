@@ -90,7 +90,7 @@ impl Runtime {
         let (ends, ended) = mpsc::channel();
         let is_used = Arc::new(AtomicBool::new(false));
         let of_thread = Arc::clone(&is_used);
-        pmapi::thread::spawn("reader", move || {
+        pcp_base::thread::spawn("reader", move || {
             runtime.block_on(until(stopped, &of_thread));
             runtime.shutdown_background();
             drop::<mpsc::Sender<()>>(ends);
@@ -112,7 +112,7 @@ async fn until(mut stopped: oneshot::Receiver<()>, is_used: &AtomicBool) {
     while timeout(pause, &mut stopped).await.is_err() {
         pause = TRIM;
         if is_used.swap(false, Ordering::Relaxed) {
-            let _ = spawn_blocking(pmapi::thread::trim_heap).await;
+            let _ = spawn_blocking(pcp_base::thread::trim_heap).await;
         }
     }
 }

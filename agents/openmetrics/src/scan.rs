@@ -69,7 +69,7 @@ impl Scans {
     fn begin(&mut self, scan: fn(&mut ConfigDir) -> Option<Vec<Found>>) {
         let (sender, found) = sync_channel(1);
         let dir = Arc::clone(&self.dir);
-        let begun = pmapi::thread::spawn("scan", move || {
+        let begun = pcp_base::thread::spawn("scan", move || {
             let _ = sender.send(scan(&mut lock(&dir)));
         });
         self.running = begun.is_ok().then_some(found);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pmapi::backoff::Backoff;
+use pcp_base::backoff::Backoff;
 use pmapi::{Error, LabelSet, Result};
 use pmda::Values;
 use serde_json::json;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use pmapi::{Domain, file};
+use pcp_base::file;
+use pmapi::Domain;
 use tracing::error;
 
 /// Largest file that is read, in bytes.
@@ -138,7 +139,7 @@ impl Store {
         }
         drop(state);
         let own = Arc::clone(self);
-        if pmapi::thread::spawn("writer", move || own.write()).is_err() {
+        if pcp_base::thread::spawn("writer", move || own.write()).is_err() {
             self.write();
         }
     }

@@ -4,7 +4,7 @@
 use std::fs::Metadata;
 use std::path::Path;
 
-use pmapi::file::{check_place, check_writers};
+use pcp_base::file::{check_place, check_writers};
 
 /// Whether the owners of files matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

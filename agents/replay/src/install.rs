@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, stdin};
 use std::process::{Command, ExitCode, Stdio};
 
 use pcp_archive::Archive;
-use pmapi::escape;
+use pcp_base::escape;
 use pmda::Agent as _;
 use pmda::clap::FromArgMatches as _;
 use pmda::install::{ask, kept};

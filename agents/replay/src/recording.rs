@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use pcp_archive::{Archive, ArchiveError, Cursor, InstanceNames};
+use pcp_base::escape::exported_name;
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::{RawValue, ValueSet};
-use pmapi::escape::exported_name;
 use pmapi::{Atom, Error, InDom, Inst, PmId, Semantics, Type};
 use pmda::prelude::Instances;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::str;
 
-use pmda::pmapi::escape::is_control;
+use pcp_base::escape::is_control;
 
 /// Returns the name under which a tag is exported: its text, with some bytes escaped as `\xHH`.
 ///

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use libc::{EFBIG, EISDIR};
 use once_cell::race::OnceBox;
-pub(crate) use pmapi::file::remove_same;
-use pmapi::file::{Dir, create_new, off_stdio};
+pub(crate) use pcp_base::file::remove_same;
+use pcp_base::file::{Dir, create_new, off_stdio};
 use pmapi::{Config, is_set_id};
 
 use crate::sys::{check_memory, file_size_limit};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use pmapi::escape::Escaped;
-use pmapi::stderr::tell;
+use pcp_base::escape::Escaped;
+use pcp_base::stderr::tell;
 
 /// Whether the line was written.
 static TOLD: AtomicBool = AtomicBool::new(false);

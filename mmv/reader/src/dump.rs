@@ -7,8 +7,8 @@
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pcp_base::escape::is_plain;
 use pmapi::Units;
-use pmapi::escape::is_plain;
 
 use crate::format::{
     Bytes, HEADER_LEN, Header, INDOM_LEN, IndomRecord, InstanceRecord, LABEL_LEN, LabelRecord, MAGIC, MetricRecord,

@@ -49,7 +49,7 @@ use std::thread;
 use std::time::Duration;
 
 use metrics::{Key, KeyName, Metadata, SharedString, Unit, set_global_recorder};
-use pmapi::escape::Escaped;
+use pcp_base::escape::Escaped;
 
 use crate::format::MAX_METRICS;
 use crate::names::{MAX_TEXT, truncated};
@@ -149,7 +149,7 @@ impl Recorder {
         exported.0.start();
         let name = exported.0.inner().name().to_owned();
         // Without the thread, only the hint is missing.
-        _ = pmapi::thread::spawn_without_signals("mmv-recorder", move || {
+        _ = pcp_base::thread::spawn_without_signals("mmv-recorder", move || {
             thread::sleep(UNUSED);
             if is_unused(&state, &known) {
                 notice::hint(format_args!(

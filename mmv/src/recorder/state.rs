@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use metrics::Key;
+use pcp_base::backoff::Backoff;
 use pmapi::LabelFlags;
-use pmapi::backoff::Backoff;
 
 use super::Limits;
 use crate::format::MAX_METRICS;

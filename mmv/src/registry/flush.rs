@@ -109,7 +109,7 @@ impl Inner {
         let weak = Arc::downgrade(self);
         let own = Arc::new(OnceBox::new());
         let of_thread = Arc::clone(&own);
-        let spawned = pmapi::thread::spawn_without_signals("mmv", move || {
+        let spawned = pcp_base::thread::spawn_without_signals("mmv", move || {
             of_thread.get_or_init(|| Box::new(thread::current()));
             while exporting(&weak).is_some() {
                 thread::park_timeout(period);

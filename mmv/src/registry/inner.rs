@@ -10,7 +10,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use once_cell::race::OnceBox;
-use pmapi::backoff::Backoff;
+use pcp_base::backoff::Backoff;
 
 use super::RegistryBuilder;
 use super::file::{Contents, Places, Published};

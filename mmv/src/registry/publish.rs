@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use nix::unistd::geteuid;
 use once_cell::race::OnceBox;
+use pcp_base::backoff::doubling;
 use pmapi::Config;
-use pmapi::backoff::doubling;
 
 use super::file::{Owner, Published, generation};
 #[cfg(doc)]

@@ -25,7 +25,7 @@ use commands::{Kind, Page};
 
 /// Writes the man pages and shell completions of all commands and agents
 #[derive(Parser)]
-#[command(name = "manpages", version = pmapi::build::version(env!("CARGO_PKG_VERSION")))]
+#[command(name = "manpages", version = pcp_base::build::version(env!("CARGO_PKG_VERSION")))]
 struct Options {
     /// Directory for man1, man8, bash, zsh, fish and pcp-rs-pmda.help; it may exist
     dir: PathBuf,

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pcp_base::escape::Escaped;
 use pcp_pdu::event::Stamp;
 use pmapi::Error;
-use pmapi::escape::Escaped;
 
 use crate::decode::label::Label;
 use crate::error::{ArchiveError, Result};

@@ -14,7 +14,7 @@ pub type Result<T = (), E = ArchiveError> = std::result::Result<T, E>;
 ///
 /// [`ArchiveError::code`] is the `PM_ERR_*` code that libpcp returns in the same case.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}{}: {reason}", pmapi::escape::Escaped(path.display()), At(*offset))]
+#[error("{}{}: {reason}", pcp_base::escape::Escaped(path.display()), At(*offset))]
 pub struct ArchiveError {
     path: PathBuf,
     offset: Option<u64>,

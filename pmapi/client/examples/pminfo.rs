@@ -11,7 +11,7 @@ use pmapi::{Atom, Desc, Inst, OptionWord as _, PmId};
 
 /// Prints a line. Names, texts and values are those of strangers: they are escaped on a terminal.
 macro_rules! say {
-    ($($text:tt)*) => { pmapi::escape::print(format_args!("{}\n", format_args!($($text)*))) };
+    ($($text:tt)*) => { pcp_base::escape::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 #[derive(Default)]

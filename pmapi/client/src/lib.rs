@@ -51,11 +51,11 @@ pub use settings::Settings;
 
 use channel::Channel;
 
+use pcp_base::backoff::Backoff;
 use pcp_pdu::client::Answer;
 use pcp_pdu::handshake::Features;
 use pcp_pdu::metadata::DescReq;
 use pcp_pdu::profile::Profile;
-use pmapi::backoff::Backoff;
 use pmapi::spec::SpecError;
 use pmapi::{Error, PmId, Result};
 

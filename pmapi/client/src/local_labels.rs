@@ -1,6 +1,7 @@
 //! Labels that pmcd adds to the context of a client.
 
-use pmapi::{Config, LabelError, LabelFlags, LabelLevel, LabelSet, file};
+use pcp_base::file;
+use pmapi::{Config, LabelError, LabelFlags, LabelLevel, LabelSet};
 use sha2::{Digest, Sha256};
 
 /// Returns the labels that pmcd adds for its host: name, domain and machine. The machine is hashed if

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{getegid, geteuid};
+use pcp_base::backoff::{Backoff, doubling};
 use pcp_pdu::handshake::Attribute;
-use pmapi::backoff::{Backoff, doubling};
 use pmapi::{Error, Result};
 use tracing::{info, warn};
 

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use pcp_archive::{Interpolation, Rule};
+use pcp_base::escape::{self, Output};
 use pcp_client::Sample;
 use pcp_context::{Context, Mode, WindowOptions, Zone};
-use pmapi::escape::{self, Output};
 use pmapi::{Atom, Converted, Desc, Inst, PmId, Type, Units};
 
 /// Options of pmclient.

@@ -11,7 +11,7 @@ use super::control::Severity;
 use super::definitions::is_name;
 use super::lexer::is_space;
 use super::{Controls, Definitions, Setter, SyntaxError, Text};
-use pmapi::file;
+use pcp_base::file;
 
 /// Result of loading a configuration.
 #[derive(Clone, Debug, Default)]

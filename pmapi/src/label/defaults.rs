@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{LabelError, LabelFlags, LabelLevel, LabelSet};
 use crate::config::Config;
-use crate::file;
+use pcp_base::file;
 
 impl LabelSet {
     /// Creates an agent's default label: its name without "pmda" (`__pmGetDomainLabels`).

@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-use crate::escape::escaped_json;
+use pcp_base::escape::escaped_json;
 
 use super::{Entry, LabelError, LabelFlags, LabelSet, MAX_JSON, MAX_LABELS, MAX_NAME, RawLabel};
 

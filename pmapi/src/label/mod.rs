@@ -17,9 +17,9 @@ mod json;
 use std::fmt;
 
 use crate::Error;
-use crate::escape::escaped_json;
 pub use flags::{LabelFlags, LabelLevel};
 use json::Invalid;
+use pcp_base::escape::escaped_json;
 
 const MAX_LABELS: usize = LabelSet::MAX_LABELS;
 const MAX_JSON: usize = LabelSet::MAX_JSON;

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
 use crate::Error;
-use crate::file;
+use pcp_base::file;
 
 /// Time zone of times that are shown or parsed.
 ///

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str;
 
 use nix::fcntl::OFlag;
-use pmapi::file::Dir;
+use pcp_base::file::Dir;
 use thiserror::Error;
 
 use super::entries::Entry;
@@ -48,7 +48,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    pmapi::file::read_from(&file, LONGEST)
+    pcp_base::file::read_from(&file, LONGEST)
 }
 
 /// The first line of the file.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pmapi::file::Dir;
+use pcp_base::file::Dir;
 
 use super::file::{CacheFileError, Head, Line};
 use super::{Cache, CacheInstance, now};
@@ -110,7 +110,7 @@ impl<T> Cache<T> {
             tracing::warn!("instance cache: {}: the damaged file is kept as {}", path.display(), aside.display());
             self.damaged = false;
         }
-        pmapi::file::replace(&path, text.as_bytes()).map_err(|source| CacheFileError::Io { path, source })?;
+        pcp_base::file::replace(&path, text.as_bytes()).map_err(|source| CacheFileError::Io { path, source })?;
         (self.changed, self.touched) = (false, false);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pmapi::file;
+use pcp_base::file;
 use serde::{Deserialize, Serialize};
 
 /// Name of the file.

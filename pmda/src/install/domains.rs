@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use pmapi::file;
+use pcp_base::file;
 
 use super::site::{Site, put, remove};
 use super::text::{said, tell};

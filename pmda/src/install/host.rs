@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use pmapi::file;
+use pcp_base::file;
 
 use super::outcome::{Outcome, Stop};
 use super::pmcd;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use pmapi::file;
+use pcp_base::file;
 
 use super::names;
 use super::outcome::{Outcome, Stop};

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
-use pmapi::file;
+use pcp_base::file;
 
 use super::outcome::{Outcome, Stop};
 use super::site::{Owner, PATIENCE, Site, copy, flush, put, remove, same, with_suffix};

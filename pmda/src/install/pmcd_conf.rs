@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use pmapi::file;
+use pcp_base::file;
 
 /// How pmcd talks to an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use pmapi::file;
+use pcp_base::file;
 
 use super::choices::Choices;
 use super::journal::{self, file_names, replaced};

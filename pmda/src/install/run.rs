@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pmapi::file;
+use pcp_base::file;
 
 use super::about::About;
 use super::check;

@@ -28,7 +28,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::statvfs::{FsFlags, statvfs};
-use pmapi::{Config, file};
+use pcp_base::file;
+use pmapi::Config;
 
 use super::outcome::{Outcome, Stop};
 use super::pmcd_conf::PmcdConf;

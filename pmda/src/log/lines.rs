@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use pmapi::escape::{Escaped, Escaping};
+use pcp_base::escape::{Escaped, Escaping};
 use pmapi::zone::LocalTime;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;

@@ -60,7 +60,7 @@ use job::{Job, Order, Pace};
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 #[derive(Parser)]
-#[command(version = pmapi::build::version(env!("CARGO_PKG_VERSION")))]
+#[command(version = pcp_base::build::version(env!("CARGO_PKG_VERSION")))]
 #[command(about = "Hostile input, faults and endurance for the agents of this repository")]
 struct Cli {
     #[command(subcommand)]

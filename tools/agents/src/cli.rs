@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Parser};
+use pcp_base::build;
 use pcp_view::{Plan, Printed, ViewOptions};
-use pmapi::build;
 use pmda::Failure;
 
 use crate::builtin;

@@ -8,7 +8,7 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
-use pmapi::escape::{self, Escaped};
+use pcp_base::escape::{self, Escaped};
 
 use cli::Options;
 use pcp_view::Printed;

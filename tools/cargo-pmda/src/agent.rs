@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::unistd::{User, geteuid};
+use pcp_base::escape::{self, Output, TerminalWriter};
 use pcp_view::{Failure, Plan, Printed, trial};
 use pmapi::Config;
-use pmapi::escape::{self, Output, TerminalWriter};
 use tempfile::TempDir;
 
 use crate::cli::{Check, Print, Run};

@@ -6,9 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pcp_base::escape;
+use pcp_base::file::check_place;
 use pcp_view::Failure;
-use pmapi::file::check_place;
-use pmapi::{Config, escape};
+use pmapi::Config;
 
 use crate::cli::New;
 use crate::manifest::{self, Workspace};

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pcp_base::escape;
 use pcp_view::Failure;
-use pmapi::escape;
 
 use crate::agent;
 use crate::package::About;

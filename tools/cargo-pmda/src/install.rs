@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nix::unistd::geteuid;
+use pcp_base::escape;
 use pcp_view::Failure;
-use pmapi::{Config, escape};
+use pmapi::Config;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Install, Remove, Transport};

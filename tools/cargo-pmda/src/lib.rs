@@ -18,7 +18,7 @@ mod template;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
-use pmapi::escape::{self, Escaped};
+use pcp_base::escape::{self, Escaped};
 
 use cli::{Options, Task};
 use pcp_view::Printed;

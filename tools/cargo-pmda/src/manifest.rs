@@ -1,5 +1,5 @@
 //! Manifests (Cargo.toml) of packages and workspaces. They may be another user's, so that they are read as
-//! [`pmapi::file::read`] reads files: one that is too long, not a file, or not TOML counts as missing.
+//! [`pcp_base::file::read`] reads files: one that is too long, not a file, or not TOML counts as missing.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -164,7 +164,7 @@ fn start(name: &str) -> u16 {
 pub(crate) fn text(path: &Path) -> String {
     let mut bytes = Vec::new();
     // If a file of PCP is missing or damaged, its names do not count as taken. A FIFO in a folder of others is not waited for.
-    let _ = pmapi::file::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes));
+    let _ = pcp_base::file::open(path).and_then(|file| file.take(MOST).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -83,7 +83,7 @@ fn check_manifests(selection: &Selection) -> Result<(), Failure> {
     let members = Workspace::around(folder).map(|workspace| workspace.members()).unwrap_or_default();
     let manifests = above.chain(members).map(|folder| folder.join("Cargo.toml"));
     for manifest in manifests.filter(|manifest| manifest.exists()) {
-        pmapi::file::read_text(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
+        pcp_base::file::read_text(&manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
     }
     Ok(())
 }

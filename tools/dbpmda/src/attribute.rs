@@ -1,6 +1,6 @@
 //! Names of numbers: attributes of clients, ports of services.
 
-use pmapi::file;
+use pcp_base::file;
 
 /// Client attributes (`PCP_ATTR_*`): number, name, names accepted as input.
 const ATTRIBUTES: &[(i32, &str, &[&str])] = &[

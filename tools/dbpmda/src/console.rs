@@ -6,9 +6,9 @@ use std::fmt::Arguments;
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use pcp_base::escape::{Output, TerminalWriter};
 use pcp_pdu::Header;
 use pmapi::debug::Debug;
-use pmapi::escape::{Output, TerminalWriter};
 use pmapi::zone::LocalTime;
 
 /// `print!` to a [`Console`].

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlinkat};
 use nix::unistd::geteuid;
-use pmapi::file::check_writers_of;
+use pcp_base::file::check_writers_of;
 
 use crate::console::{Console, err, out};
 use crate::terminal::Terminal;

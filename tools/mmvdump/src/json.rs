@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mmv_reader::format::{Flags, ValueRecord, ValueType};
 use mmv_reader::{self as reader, File, Help};
-use pmapi::escape::escaped_json;
+use pcp_base::escape::escaped_json;
 use pmapi::{LabelFlags, LabelLevel, Semantics, Units};
 use serde::Serialize;
 use serde_json::Value;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use pmapi::escape::{self, Escaped};
+use pcp_base::escape::{self, Escaped};
 
 use options::Options;
 

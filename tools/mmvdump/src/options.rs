@@ -6,7 +6,7 @@ use clap::Parser;
 
 /// Prints the contents of a memory mapped values file (mmv(5)), as PCP's mmvdump does.
 #[derive(Parser, Debug)]
-#[command(name = "mmvdump", version = pmapi::build::version(env!("CARGO_PKG_VERSION")))]
+#[command(name = "mmvdump", version = pcp_base::build::version(env!("CARGO_PKG_VERSION")))]
 pub(crate) struct Options {
     /// Prints a JSON object instead of text.
     #[arg(long)]

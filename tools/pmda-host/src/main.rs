@@ -22,7 +22,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser as _;
-use pmapi::{Config, escape};
+use pcp_base::escape;
+use pmapi::Config;
 use pmda::{Failure, Program};
 use tracing::{error, warn};
 

@@ -13,7 +13,7 @@ use pmda::{Address, TransportOptions};
 /// the agent. If the agent does not answer a request in time, pmcd is told that it is not ready. An agent that crashes
 /// is restarted.
 #[derive(Parser, Debug)]
-#[command(name = "pmda-host", version = pmapi::build::version(env!("CARGO_PKG_VERSION")))]
+#[command(name = "pmda-host", version = pcp_base::build::version(env!("CARGO_PKG_VERSION")))]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
     /// Shared object of the agent: a path with a slash, or the name of a file in PCP's directory of the agent

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::poll::{PollFd, PollFlags};
+use pcp_base::backoff::Backoff;
 use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::{Pdu, PduType};
 use pmapi::Error;
-use pmapi::backoff::Backoff;
 use pmda::{Failure, Program};
 use tracing::{info, warn};
 

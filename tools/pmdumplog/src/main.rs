@@ -16,11 +16,12 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
 use pcp_archive::{Archive, ArchiveError, Direction, Label, Part, Record};
+use pcp_base::escape;
 use pcp_context::{WindowOptions, Zone};
 use pcp_pdu::event::Stamp;
 use pcp_tools::{Debug, Operands, PmIds, Program};
 use pmapi::spec::SpecError;
-use pmapi::{Error, PmId, escape};
+use pmapi::{Error, PmId};
 
 use header::Detail;
 use names::Names;
@@ -125,7 +126,7 @@ fn run(program: &Program) -> Result<(), ExitCode> {
     let args: Args = program.parse_args::<Args>(Operands::Anywhere)?.completed();
     if args.version {
         // As pmgetopt_r(3) prints it.
-        let version = pmapi::build::version(env!("CARGO_PKG_VERSION"));
+        let version = pcp_base::build::version(env!("CARGO_PKG_VERSION"));
         escape::eprint(format_args!("{} version {version}\n", program.name()));
         return Ok(());
     }
@@ -164,7 +165,7 @@ fn run(program: &Program) -> Result<(), ExitCode> {
 }
 
 fn dump_raw(program: &Program, out: &mut Out, path: &Path) -> Result<(), ExitCode> {
-    let file = pmapi::file::open(path)
+    let file = pcp_base::file::open(path)
         .map_err(|e| program.fail(format_args!("Cannot open \"{}\": {}", path.display(), Error::from(e))))?;
     put!(out.text, "Raw dump of physical archive file \"{}\" ...\n", path.display());
     let dumped = raw::dump(out, file).map(|()| Ok(()));

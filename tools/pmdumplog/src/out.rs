@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use pmapi::escape::Output;
+use pcp_base::escape::Output;
 use pmapi::{Domain, PmId};
 
 /// Bytes after which the buffer is written.

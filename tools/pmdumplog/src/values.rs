@@ -3,10 +3,10 @@
 use std::io::{self, Write as _};
 
 use pcp_archive::{InstanceNames, Metadata, Record};
+use pcp_base::escape::TerminalWriter;
 use pcp_pdu::event::{EventFlags, Layout, Record as Event, Stamp, records};
 use pcp_pdu::print::Print;
 use pcp_pdu::result::{BLOCK_HEAD, Format, RawValue, ValueSet};
-use pmapi::escape::TerminalWriter;
 use pmapi::{Atom, Error, InDom, Inst, OptionWord as _, OrNull, PmId, Type};
 
 use crate::names::Names;

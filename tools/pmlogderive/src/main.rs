@@ -10,8 +10,9 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use pcp_archive::Archive;
+use pcp_base::escape;
 use pcp_client::HostSpec;
-use pmapi::{Domain, escape};
+use pmapi::Domain;
 use pmda_derived::config::{Config, NameSpace};
 
 use options::Options;

@@ -7,7 +7,7 @@ use clap::Parser;
 /// Evaluates derived metrics over an archive, and writes them to a new archive. The definitions are those of agent
 /// derived.
 #[derive(Parser, Debug)]
-#[command(name = "pmlogderive", version = pmapi::build::version(env!("CARGO_PKG_VERSION")))]
+#[command(name = "pmlogderive", version = pcp_base::build::version(env!("CARGO_PKG_VERSION")))]
 pub(crate) struct Options {
     /// Definitions: colon-separated files and directories; by default `$PCP_SYSCONF_DIR/pmdaderived`
     #[arg(short, long, value_name = "PATH")]

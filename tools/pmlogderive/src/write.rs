@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pcp_archive::{Archive, ArchiveError, Create, InDomRecord, InstanceNames, Writer};
+use pcp_base::escape;
 use pcp_derived::{Evaluator, Plan};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result_writer::ResultWriter;
-use pmapi::{Desc, Domain, InDom, Inst, Item, LabelLevel, LabelSet, PmId, Serial, escape};
+use pmapi::{Desc, Domain, InDom, Inst, Item, LabelLevel, LabelSet, PmId, Serial};
 use pmda_derived::config::{Config, GroupConfig};
 use pmda_derived::metrics::{Metric, Metrics};
 

@@ -1,9 +1,9 @@
 //! chkhelp(1): checks and shows compiled help text.
 
 use clap::{ArgAction, Parser};
+use pcp_base::escape::{self, Output};
 use pcp_help::{Compiled, Error, Target};
 use pcp_tools::{Debug, Operands, PmIds, Program, usage};
-use pmapi::escape::{self, Output};
 use pmns::Tree;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};

@@ -1,10 +1,11 @@
 //! newhelp(1): compiles help text.
 
 use clap::{ArgAction, Parser};
+use pcp_base::escape;
 use pcp_help::source::{self, Raw, Resolver};
 use pcp_help::{Entry, Target};
 use pcp_tools::{Debug, Operands, PmIds, Program, usage};
-use pmapi::{Domain, PmId, escape};
+use pmapi::{Domain, PmId};
 use pmns::Tree;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

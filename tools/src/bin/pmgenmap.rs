@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pcp_base::escape::{Escaped, Output};
+use pcp_base::file;
 use pcp_tools::{Program, genmap, usage};
-use pmapi::escape::{Escaped, Output};
-use pmapi::file;
 use pmapi::zone::Zone;
 
 fn main() -> ExitCode {

@@ -2,9 +2,9 @@
 
 use clap::Parser;
 use nix::unistd::{AccessFlags, access};
+use pcp_base::escape::{self, Escaped};
+use pcp_base::file;
 use pcp_tools::{Operands, Order, PmIds, Program, Update, usage};
-use pmapi::escape::{self, Escaped};
-use pmapi::file;
 use pmns::Tree;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

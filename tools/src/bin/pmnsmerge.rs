@@ -2,9 +2,9 @@
 
 use clap::{ArgAction, Parser};
 use nix::sys::stat::{Mode, umask};
+use pcp_base::escape;
+use pcp_base::file::{Dir, NewFile};
 use pcp_tools::{Debug, Operands, Order, PmIds, Program, usage};
-use pmapi::escape;
-use pmapi::file::{Dir, NewFile};
 use pmns::Tree;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};

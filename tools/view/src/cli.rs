@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
-use pmapi::build;
-use pmapi::escape::{self, Escaped};
+use pcp_base::build;
+use pcp_base::escape::{self, Escaped};
 
 use crate::{Plan, ViewOptions, show};
 

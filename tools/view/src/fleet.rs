@@ -389,7 +389,7 @@ fn last_line(log: &Path) -> Option<String> {
 
 /// Returns the end of a log.
 fn end_of(log: &Path) -> Option<String> {
-    let mut log = pmapi::file::open(log).ok()?;
+    let mut log = pcp_base::file::open(log).ok()?;
     let start = log.metadata().ok()?.len().saturating_sub(LOG_END);
     log.seek(SeekFrom::Start(start)).ok()?;
     let mut text = Vec::new();

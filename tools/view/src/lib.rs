@@ -31,8 +31,8 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use pcp_archive::{Archive, ArchiveError};
+use pcp_base::escape::{self, Escaped, Output};
 use pmapi::Error;
-use pmapi::escape::{self, Escaped, Output};
 pub use pmda::Failure;
 
 use fleet::Fleet;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pcp_base::escape::is_plain;
 use pcp_pdu::result::RawValue;
-use pmapi::escape::is_plain;
 use pmapi::{Atom, Desc, Inst, PmId, Semantics, Type};
 
 /// Metric of an agent.

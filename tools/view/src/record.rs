@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pcp_archive::{ArchiveError, Create, Writer};
+use pcp_base::escape::{self, Escaped};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::ValueSet;
 use pcp_pdu::result_writer::ResultWriter;
-use pmapi::escape::{self, Escaped};
 use pmapi::zone::LocalTime;
 use pmapi::{Desc, InDom, Inst, LabelLevel, LabelSet, PmId};
 

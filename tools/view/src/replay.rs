@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use pcp_archive::{Archive, ArchiveError, Cursor, Direction, InstanceNames, Metadata, TextLevel};
+use pcp_base::escape::{self, Escaped};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::result::ValueSet;
-use pmapi::escape::{self, Escaped};
 use pmapi::{Desc, Domain, InDom, Inst, LabelLevel, PmId};
 
 use crate::fleet::{Agent, Status};

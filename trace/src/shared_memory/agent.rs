@@ -14,8 +14,8 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use nix::unistd::geteuid;
+use pcp_base::file::Dir;
 use pmapi::Config;
-use pmapi::file::Dir;
 
 use super::agent_file::{AGENT, is_locked, read_path};
 

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, getegid, geteuid, mkdtemp, unlinkat};
+use pcp_base::file::stores_may_fail;
 use pmapi::Config;
-use pmapi::file::stores_may_fail;
 
 use super::agent_file::{AGENT, is_locked, lock, read_path};
 

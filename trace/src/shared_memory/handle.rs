@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use pmapi::backoff::Backoff;
+use pcp_base::backoff::Backoff;
 
 use super::agent::Agent;
 use super::format::{BEGIN, END};

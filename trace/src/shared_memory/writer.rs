@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pmapi::file::{Dir, Kept, stores_may_fail};
+use pcp_base::file::{Dir, Kept, stores_may_fail};
 
 use super::agent::Agent;
 use super::file_lock::{Lock, flock};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
+use pcp_base::file::{check_place, check_writers};
 use pcp_derived::{SyntaxError, Text};
-use pmapi::file::{check_place, check_writers};
 use pmapi::{Domain, LabelSet};
 use serde_json::Value as Json;
 

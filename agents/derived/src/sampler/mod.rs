@@ -67,8 +67,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
+use pcp_base::backoff::{Backoff, doubling};
 use pcp_derived::Descs;
-use pmapi::backoff::{Backoff, doubling};
 use pmapi::{Desc, Error};
 use tracing::{info, warn};
 

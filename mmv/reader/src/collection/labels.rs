@@ -4,7 +4,7 @@ use std::str;
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
-use pmapi::escape::escaped_json;
+use pcp_base::escape::escaped_json;
 use pmapi::{Inst, Item, LabelFlags, LabelLevel, LabelSet, Serial};
 
 use super::source::Source;

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use pmapi::thread::without_signals;
+use pcp_base::thread::without_signals;
 
 use super::scan::{Extent, Scanner, Seen};
 use super::snapshot::Snapshot;

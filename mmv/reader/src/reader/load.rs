@@ -1,7 +1,7 @@
 //! Loads the records of a file, and checks each of them.
 
+use pcp_base::escape::is_control;
 use pmapi::Units;
-use pmapi::escape::is_control;
 
 use super::contents::{Table, Tables};
 use super::problem::{Problem, ReadError};

@@ -457,7 +457,7 @@ fn labels_steer_no_terminal() {
     let set = collection.labels(LabelSubject::Item(Item::new(5, 2))).unwrap();
     let expected = r#"{"a":"\u009b2J\u007fé\u202e\udb40\udc41","b.c":["\u0085"]}"#;
     assert_eq!(set.json(), expected);
-    assert!(set.json().chars().all(|c| !pmapi::escape::is_control(c)));
+    assert!(set.json().chars().all(|c| !pcp_base::escape::is_control(c)));
 }
 
 #[test]
@@ -493,7 +493,7 @@ fn a_terminal_is_shown_no_control_character() {
     let text = String::from_utf8(text).unwrap();
     let shown = r"a\x1b[2J\x0ab\xc2\x9b\xff\xe2\x80\xae\xe2\x80\xa8\xe2\x80\x8b\xf3\xa0\x81\x81\xcd\x8fé漢🦀";
     assert!(text.contains(shown) && text.contains(r"na\x1bme"), "{text}");
-    assert!(text.lines().all(|line| line.chars().all(pmapi::escape::is_plain)));
+    assert!(text.lines().all(|line| line.chars().all(pcp_base::escape::is_plain)));
     // The other function prints the same as C.
     let mut text = Vec::new();
     mmv_reader::dump::dump(&mut text, b"na\x1bme", &raw.0).unwrap();

@@ -8,9 +8,9 @@ mod values;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use pcp_base::escape::Escaped;
 use pcp_pdu::event::Stamp;
 use pmapi::Error;
-use pmapi::escape::Escaped;
 
 use crate::archive::Archive;
 use crate::error::{ArchiveError, Shown};

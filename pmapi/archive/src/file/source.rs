@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use pcp_base::file::open;
 use pmapi::Error;
-use pmapi::file::open;
 
 #[cfg(feature = "xz")]
 use super::compress::suffix;

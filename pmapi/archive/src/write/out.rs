@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
-use pmapi::file::Dir;
+use pcp_base::file::Dir;
 
 use super::state::EINVAL;
 use crate::error::{ArchiveError, Result};

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use pmapi::{Config, Domain, file};
+use pcp_base::file;
+use pmapi::{Config, Domain};
 
 /// Shared object of an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Programs print with `pmapi::escape`, or to an output of their own: `println!` and its kind print control characters
+//! Programs print with `pcp_base::escape`, or to an output of their own: `println!` and its kind print control characters
 //! of other users to a terminal, and panic if the terminal has been closed.
 
 #![allow(clippy::unwrap_used)]

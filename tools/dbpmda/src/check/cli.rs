@@ -7,10 +7,11 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
+use pcp_base::escape::Escaped;
+use pcp_base::file;
 use pcp_collector::{Address, Launch, SharedObject};
 use pcp_tools::{PmIds, Program};
-use pmapi::escape::Escaped;
-use pmapi::{Domain, PmId, file};
+use pmapi::{Domain, PmId};
 
 use super::log::panics;
 use super::{Limits, Report, Rule, check};
@@ -63,7 +64,7 @@ struct Args {
 }
 
 fn version() -> String {
-    pmapi::build::version(env!("CARGO_PKG_VERSION"))
+    pcp_base::build::version(env!("CARGO_PKG_VERSION"))
 }
 
 fn rules() -> String {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags};
+use pcp_base::backoff::Backoff;
 use pcp_pdu::Pdu;
 use pcp_pdu::handshake::{Features, VERSION};
-use pmapi::backoff::Backoff;
 use pmda::{Failure, Program, SessionError};
 use signal_hook::consts::SIGCHLD;
 use tracing::warn;

@@ -9,7 +9,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{close, dup2_stderr, pipe, write};
-use pmapi::stderr::tell;
+use pcp_base::stderr::tell;
 use testkit::Child;
 
 /// Gives signals their default effect, as in a program that is not in Rust.

@@ -3,7 +3,7 @@
 
 /// Returns `AT_SECURE` of getauxval(3): whether the program is set-uid or set-gid, has file capabilities, or a security
 /// module requires it. On systems without `AT_SECURE`, compares the real and effective user and group.
-pub(crate) fn is_secure() -> bool {
+pub fn is_secure() -> bool {
     #[cfg(target_os = "linux")]
     {
         use nix::libc::{AT_SECURE, getauxval};

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
-use pmapi::file::{self, Dir, NewFile};
+use pcp_base::file::{self, Dir, NewFile};
 
 fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> =

@@ -6,7 +6,7 @@
 /// `packaging/build` sets. Without the variable the text has the version alone.
 ///
 /// ```
-/// assert!(pmapi::build::version("0.1.0").starts_with("0.1.0"));
+/// assert!(pcp_base::build::version("0.1.0").starts_with("0.1.0"));
 /// ```
 pub fn version(package: &str) -> String {
     with_commit(package, option_env!("PCP_RS_COMMIT"))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Pauses after failed attempts to reach a peer. The first success resets them.
 ///
 /// ```
-/// use pmapi::backoff::Backoff;
+/// use pcp_base::backoff::Backoff;
 /// use std::time::Duration;
 ///
 /// const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(10)];
@@ -60,7 +60,7 @@ impl Backoff {
 /// Returns pauses of which each is twice as long as the one before it.
 ///
 /// ```
-/// use pmapi::backoff::doubling;
+/// use pcp_base::backoff::doubling;
 /// use std::time::Duration;
 ///
 /// const PAUSES: [Duration; 3] = doubling(Duration::from_secs(5));

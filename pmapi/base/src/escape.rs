@@ -4,7 +4,7 @@
 //! sequences of terminals. This module escapes such characters as in a Rust string: `\n`, `\u{1b}`.
 //!
 //! ```
-//! use pmapi::escape::Escaped;
+//! use pcp_base::escape::Escaped;
 //!
 //! assert_eq!(Escaped("a\nb\x1b[2J\u{202e}é").to_string(), r"a\nb\u{1b}[2J\u{202e}é");
 //! ```
