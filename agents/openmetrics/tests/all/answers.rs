@@ -81,6 +81,37 @@ fn headers_that_are_not_needed() {
     }
 }
 
+/// An answer has up to 512 headers. One with more is an error, and its values are not read.
+#[test]
+fn headers_without_number() {
+    let check_with = |count: usize| {
+        let headers = (1..count).map(|n| format!("X-{n}: v\r\n")).collect::<String>();
+        check(&format!("http://127.0.0.1:{}/", server(&answer(&headers, b"rooms 4\n")).0), &[])
+    };
+    let (is_good, text) = check_with(512);
+    assert!(is_good && text.contains("value 4"), "{text}");
+    let (is_good, text) = check_with(513);
+    assert!(!is_good && text.contains("head is too large") && !text.contains("value 4"), "{text}");
+}
+
+/// A server elsewhere is reached through the proxy, which may be on this host. It must not lead to servers of this host.
+#[test]
+fn no_redirection_behind_a_proxy_leads_to_this_host() {
+    let (local, seen) = server(&answer("", b"secret 4\n"));
+    for host in ["127.0.0.1", "localhost", "[::1]", "169.254.7.7", "0.0.0.0"] {
+        let location = format!("HTTP/1.1 302 Found\r\nLocation: http://{host}:{local}/\r\nContent-Length: 0\r\n\r\n");
+        let (proxy, asked) = server(location.as_bytes());
+        let proxy = format!("http://127.0.0.1:{proxy}");
+        // With `no_proxy` the next request would be sent directly, without it to the proxy.
+        for no_proxy in ["", host] {
+            let (is_good, text) = check("http://far.test/", &[("http_proxy", &proxy), ("no_proxy", no_proxy)]);
+            assert!(!is_good && text.contains("a redirection leads from a server elsewhere"), "{host}: {text}");
+            assert_eq!(asked.recv_timeout(LIMIT).unwrap(), "GET http://far.test/ HTTP/1.1");
+            assert!(asked.try_recv().is_err() && seen.try_recv().is_err(), "{host}");
+        }
+    }
+}
+
 #[test]
 fn character_sets_and_encodings() {
     let latin = b"rooms{city=\"Z\xfcrich\"} 4\n";
