@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "all/scene.rs"]
 mod scene;
 
 use std::thread::sleep;

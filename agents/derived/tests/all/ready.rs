@@ -1,8 +1,6 @@
 //! The configurations that come with the agent, over made-up values and over those of PCP's own agents.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-#[path = "../../../pmapi/derived/tests/all/derive/table.rs"]
+#[path = "../../../../pmapi/derived/tests/all/derive/table.rs"]
 #[allow(dead_code)]
 mod table;
 

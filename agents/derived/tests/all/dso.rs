@@ -1,13 +1,9 @@
 //! The agent as a shared object in pmcd: its threads send requests to the pmcd that has loaded it.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 use std::thread;
 
-use scene::{Scene, Watch, operand, until};
+use crate::scene::{Scene, Watch, operand, until};
 use testkit::{Agent, built};
 
 const CONFIG: &str = "\

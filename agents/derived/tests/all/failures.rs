@@ -1,14 +1,10 @@
 //! Sources of operands fail and come back. In between there are errors or no values, but no wrong values. The agent
 //! keeps running.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
+use crate::scene::{Outcome, Scene, Watch, operand, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pmapi::{Error, Inst};
-use scene::{Outcome, Scene, Watch, operand, until};
 use testkit::Pmcd;
 
 const CONFIG: &str = "\
@@ -194,7 +190,7 @@ fn a_pmcd_of_operands_hangs() {
         values.iter().all(|values| *values == Err(Error::AGAIN))
     });
     // A client may ask for the names of values that it received before.
-    let mut client = scene::client(&pmcd);
+    let mut client = crate::scene::client(&pmcd);
     let named = client.lookup_name("derived.named").unwrap();
     let indom = client.lookup_desc(named).unwrap().indom.unwrap();
     let instances = client.indom(indom).unwrap();

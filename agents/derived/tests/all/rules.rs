@@ -1,14 +1,11 @@
 //! The agent breaks no rule of `dbpmda check`.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../../../tools/agents/tests/all/common/rules.rs"]
-mod rules;
+use crate::common;
 
 #[test]
 fn no_rule_is_broken() {
     let subject =
-        rules::Subject { binary: env!("CARGO_BIN_EXE_pmdaderived"), object: Some(("pmda_derived", "derived_init")) };
+        common::Subject { binary: env!("CARGO_BIN_EXE_pmdaderived"), object: Some(("pmda_derived", "derived_init")) };
     subject.breaks_no_rule(|dir| {
         let user = String::from_utf8(std::process::Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
         let command =

@@ -1,7 +1,5 @@
 //! Operands from agents that the agent starts itself, and that fail in many ways. No PCP is needed.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,12 +1,8 @@
 //! Groups with their own interval and labels, and metrics elsewhere in the name space.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 
-use scene::{Scene, Watch, operand, until};
+use crate::scene::{Scene, Watch, operand, until};
 
 const CONFIG: &str = r#"
 [group.often]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::stage::Stage;
+use super::stage::Stage;
 
 const DEFINITIONS: &str = r#"good = sample.long.one + sample.bin
 good(oneline) = a good one
@@ -65,7 +65,7 @@ fn errors_and_metrics() {
     for (name, answer) in metrics {
         let block = said.split_once(&format!("derived.{name}\n")).unwrap().1;
         let shown: String = block.lines().take(2).flat_map(|line| [line, "\n"]).collect();
-        assert_eq!(crate::stage::answer(&shown).meta, answer.meta);
+        assert_eq!(super::stage::answer(&shown).meta, answer.meta);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::generator::{OPERANDS, expressions, in_groups, is_newer_reason, listed};
-use crate::stage::{Answer, Stage};
+use super::generator::{OPERANDS, expressions, in_groups, is_newer_reason, listed};
+use super::stage::{Answer, Stage};
 
 const COUNT: usize = 10_000;
 

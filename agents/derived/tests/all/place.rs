@@ -1,12 +1,8 @@
 //! Metrics that are shown among those of another agent.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 
-use scene::until;
+use crate::scene::until;
 use testkit::{Agent, Pcp};
 
 const CONFIG: &str = r#"
@@ -28,7 +24,7 @@ two = "sample.long.one * 2"
 #[test]
 #[ignore = "needs PCP"]
 fn among_the_metrics_of_another_agent() {
-    let scene = scene::Scene::new("");
+    let scene = crate::scene::Scene::new("");
     let config = scene.dir.path().join("conf.toml");
     fs::write(&config, CONFIG).unwrap();
     let agent = |config: &std::path::Path| {

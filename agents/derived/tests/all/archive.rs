@@ -1,14 +1,10 @@
 //! PCP's tools record and replay the agent's metrics. Derived metrics that libpcp evaluates from the recorded operands
 //! equal those that the agent evaluated.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 use std::process::Command;
 
-use scene::{Scene, operand, until};
+use crate::scene::{Scene, operand, until};
 use testkit::Pcp;
 
 const CONFIG: &str = "\

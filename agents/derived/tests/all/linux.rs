@@ -1,7 +1,5 @@
 //! The agent over pmdalinux, which it starts itself, compared with what libpcp's clients derive from the same metrics.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,5 @@
 //! Option `--check`, over an agent that it starts itself. No PCP is needed.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,14 +1,10 @@
 //! `delta` and `rate` are over the agent's own samples, whichever clients fetch them and however often.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
-use scene::{Scene, Watch, operand};
+use crate::scene::{Scene, Watch, operand};
 
 const CONFIG: &str = "\
 raw = operand.count

@@ -1,17 +1,13 @@
 //! The configuration changes while the agent runs.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
 use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::scene::{Scene, client, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pmapi::Atom;
-use scene::{Scene, client, until};
 use testkit::{Pmcd, wait_for};
 
 const CONFIG: &str = "one = sample.long.one\ntwo = one + 1\nbins = sample.bin\nlast = sample.long.million\n";

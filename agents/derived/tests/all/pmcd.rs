@@ -1,10 +1,6 @@
 //! The agent in the real pmcd, compared with libpcp's clients that have the same configuration.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
-mod scene;
-
-use scene::{Scene, Watch, client, operand, until};
+use crate::scene::{Scene, Watch, client, operand, until};
 use testkit::{Agent, Pcp};
 
 const CONFIG: &str = "\
