@@ -136,12 +136,23 @@ impl Limit {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { lines, debug, seconds, .. } = self;
-        write!(f, "too many log lines: left out {lines} and {debug} of debug output in {seconds} s")?;
+        f.write_str("too many log lines: left out ")?;
+        match (lines, debug) {
+            (_, 0) => write!(f, "{}", counted(*lines, "line"))?,
+            (0, _) => write!(f, "{} of debug output", counted(*debug, "piece"))?,
+            _ => write!(f, "{} and {} of debug output", counted(*lines, "line"), counted(*debug, "piece"))?,
+        }
+        write!(f, " in {}", counted((*seconds).max(1), "second"))?;
         let Some((n, place, source)) = &self.most else { return Ok(()) };
-        let file = place.file().unwrap_or(place.target());
-        write!(f, ", most of them ({n}) by {file}:{}", place.line().unwrap_or_default())?;
+        let most = if n == lines { "all".to_owned() } else { format!("{n} of the lines") };
+        write!(f, "; {most} from {}:{}", place.file().unwrap_or(place.target()), place.line().unwrap_or_default())?;
         if source.is_empty() { Ok(()) } else { write!(f, ", the last about {source}") }
     }
+}
+
+/// Returns a number with its noun.
+fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -190,28 +201,39 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told_once() {
+    fn what_was_left_out_is_told_once_without_what_is_zero() {
         let [one, two] = places();
         let now = Instant::now();
         let mut limit = Limit::new(now);
         assert!(limit.report(now + REPORT, true).is_none());
         written(&mut limit, now, one, "uid 7", 120);
         written(&mut limit, now, two, "uid 8", 30);
-        while limit.admits_debug(now) {
-            limit.take_debug(now, 3000);
-        }
+        let debug = |limit: &mut Limit, now| {
+            while limit.admits_debug(now) {
+                limit.take_debug(now, 3000);
+            }
+        };
+        debug(&mut limit, now);
         assert!(limit.report(now + REPORT / 2, false).is_none());
-        let report = limit.report(now + REPORT, false).unwrap().to_string();
-        let line = one.line().unwrap();
+        let report = |limit: &mut Limit, now| limit.report(now, true).unwrap().to_string();
+        let from = |place: &Metadata<'_>| format!("{}:{}", file!(), place.line().unwrap());
         assert_eq!(
-            report,
+            report(&mut limit, now + REPORT),
             format!(
-                "too many log lines: left out 110 and 1 of debug output in 30 s, most of them (100) by {}:{line}, \
-                 the last about uid 7",
-                file!()
+                "too many log lines: left out 110 lines and 1 piece of debug output in 30 seconds; 100 of the lines \
+                 from {}, the last about uid 7",
+                from(one)
             )
         );
         assert!(limit.report(now + REPORT * 9, true).is_none());
+        let later = now + REPORT * 100;
+        written(&mut limit, later, two, "", LINES.at_once + 1);
+        let expected = format!("too many log lines: left out 1 line in 1 second; all from {}", from(two));
+        assert_eq!(report(&mut limit, later + Duration::from_secs(1)), expected);
+        debug(&mut limit, later);
+        assert!(!limit.admits_debug(later));
+        let expected = "too many log lines: left out 2 pieces of debug output in 1 second";
+        assert_eq!(report(&mut limit, later), expected);
     }
 
     #[test]
