@@ -4,7 +4,7 @@ use pmapi::{Config, Error, Result};
 use tracing::warn;
 
 use crate::client::Client;
-use crate::named::Named;
+use crate::unserved::Named;
 use crate::user;
 
 /// Decides whether stores to [restricted](crate::MetricDef::restricted) metrics are allowed.

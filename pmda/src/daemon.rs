@@ -11,13 +11,13 @@ use tracing::{error, warn};
 
 use crate::agent::Agent;
 use crate::command_line::{CommandLine, Options};
+use crate::engine::EngineBuilder;
 use crate::engine::{Engine, Startup};
 use crate::error::{Failure, SetupError, Start};
 use crate::options::spelling;
 use crate::program::{become_user, intended_user};
 use crate::schema::Mistakes;
 use crate::session::Session;
-use crate::start::EngineBuilder;
 use crate::starter::{Starter, close_inherited};
 use crate::transport::{Bound, is_connected};
 use crate::{install, log, user};

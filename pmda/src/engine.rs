@@ -1,15 +1,12 @@
 //! The engine, which answers PDUs without any input or output.
 
 use pcp_help::Compiled;
-use pcp_pdu::handshake;
-use pcp_pdu::instance::{InstanceReq, InstanceWriter};
-use pcp_pdu::label::LabelReq;
-use pcp_pdu::metadata::{DescPdu, DescReq, Subject, Text, TextReq};
+use pcp_pdu::handshake::{self, encode_error};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pcp_pdu::result_writer::ResultWriter;
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
-use pmapi::{Config, Error, InDom, Inst, Result, Type};
+use pmapi::{Config, Error, Result, Type};
 use tracing::{debug, error, warn};
 
 use crate::access::Access;
@@ -18,23 +15,21 @@ use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
 use crate::error::Failure;
 use crate::fixed_limit::FixedLimit;
-use crate::getter::Getters;
 use crate::log;
+use crate::poll::Wake;
+use crate::request::Request;
 use crate::schema::Schema;
 use crate::unserved::Unserved;
+use crate::values::Getters;
 
-mod catalogs;
+mod builder;
 mod fetch;
-mod hosts;
-mod labels;
-mod names;
-mod plans;
-mod request;
+mod metadata;
 
-use catalogs::{Catalogs, version};
-use hosts::Readiness;
-pub use hosts::Startup;
-use plans::Plans;
+pub use builder::EngineBuilder;
+pub(crate) use builder::own_domain;
+use fetch::Plans;
+use metadata::{Catalogs, version};
 
 /// An agent, together with the state that is needed to answer PDUs.
 ///
@@ -54,26 +49,34 @@ pub struct Engine<A> {
     told: Version,
     known: Known,
     readiness: Readiness,
-    /// The request whose answer may not have been sent yet: whether it is about names, and its client.
-    answered: Option<(bool, Client)>,
-    out: Vec<u8>,
-    result: ResultWriter,
     unserved: Unserved,
     plans: Plans,
     access: Access,
     /// Largest answer, in bytes.
     max_reply: usize,
-    /// Location of the last answer.
-    last: Answer,
+    /// The last answer, whose memory the next one uses.
+    spare: Answer,
 }
 
-/// Location of an answer.
-#[derive(Clone, Copy, Debug)]
-enum Answer {
+/// An answer of the engine, with its bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    form: Form,
+    pdu: Vec<u8>,
+    values: ResultWriter,
+    /// The client of a request for which the agent has been prepared.
+    client: Option<Client>,
+}
+
+/// Location of an answer's bytes.
+#[derive(Clone, Copy, Debug, Default)]
+enum Form {
+    /// There is no answer.
+    #[default]
     None,
-    /// The answer is in `out`.
-    Out,
-    /// The answer is in `result`.
+    /// The answer is in `pdu`.
+    Pdu,
+    /// The answer is in `values`.
     Values,
 }
 
@@ -85,6 +88,56 @@ pub enum Reply<'a> {
     None,
     /// A PDU in two parts. The second may be empty.
     Pdu(&'a [u8], &'a [u8]),
+}
+
+/// Whether pmcd sends requests as soon as it has started an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Startup {
+    /// pmcd sends requests at once.
+    #[default]
+    Ready,
+    /// pmcd waits for the notification that the agent is ready (`notready` in `pmcd.conf`).
+    NotReady,
+}
+
+/// Whether pmcd sends requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Readiness {
+    /// pmcd sends requests, and the host cannot notify it between them.
+    #[default]
+    Silent,
+    /// pmcd sends requests.
+    Ready,
+    /// pmcd waits until it is notified that the agent is ready.
+    NotReady,
+}
+
+/// Largest reply, in bytes.
+const MAX_REPLY: usize = 64 << 20;
+
+/// Memory for answers that is kept between requests, in bytes.
+const KEPT: usize = 4 << 20;
+
+impl Answer {
+    /// Returns the bytes of the answer.
+    pub(crate) fn reply(&self) -> Reply<'_> {
+        match self.form {
+            Form::None => Reply::None,
+            Form::Pdu => Reply::Pdu(&self.pdu, &[]),
+            Form::Values => {
+                let (head, blocks) = self.values.parts();
+                Reply::Pdu(head, blocks)
+            }
+        }
+    }
+
+    /// Frees memory over [`KEPT`], because most answers do not need that of the largest one.
+    fn give_back(&mut self) {
+        self.values.give_back(KEPT);
+        if self.pdu.capacity() > KEPT && self.pdu.len() < self.pdu.capacity() / 16 {
+            self.pdu.shrink_to(KEPT);
+        }
+    }
 }
 
 impl Reply<'_> {
@@ -102,8 +155,9 @@ impl Reply<'_> {
     }
 }
 
+/// Functions for hosts.
 impl<A: Agent> Engine<A> {
-    pub(crate) fn new(agent: A, schema: Schema, getters: Getters<A>, config: Config) -> Engine<A> {
+    fn new(agent: A, schema: Schema, getters: Getters<A>, config: Config) -> Engine<A> {
         let told = version(&agent);
         let access = Access::new(&config);
         Engine {
@@ -116,14 +170,11 @@ impl<A: Agent> Engine<A> {
             told,
             known: Known::default(),
             readiness: Readiness::default(),
-            answered: None,
-            out: Vec::new(),
-            result: ResultWriter::new(),
             unserved: Unserved::default(),
             plans: Plans::default(),
             access,
             max_reply: MAX_REPLY,
-            last: Answer::None,
+            spare: Answer::default(),
         }
     }
 
@@ -141,13 +192,58 @@ impl<A: Agent> Engine<A> {
         &self.schema
     }
 
+    /// Returns the agent.
+    pub fn agent(&self) -> &A {
+        &self.agent
+    }
+
     /// Returns the agent, mutably.
     pub fn agent_mut(&mut self) -> &mut A {
         &mut self.agent
     }
 
-    fn catalogs(&self) -> Catalogs<'_, A> {
-        Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters }
+    /// Lets clients without a known user store to restricted metrics, for a host whose only client is the program
+    /// itself.
+    pub fn trust_collector(&mut self) {
+        self.access.trust_collector();
+    }
+
+    /// Returns the access control of restricted metrics, mutably.
+    pub(crate) fn access_mut(&mut self) -> &mut Access {
+        &mut self.access
+    }
+
+    /// Declares that the host can notify pmcd between requests that the agent is ready. At
+    /// [`Startup::NotReady`], pmcd waits for that from the start.
+    pub(crate) fn can_tell(&mut self, startup: Startup) {
+        self.readiness = match startup {
+            Startup::Ready => Readiness::Ready,
+            Startup::NotReady => Readiness::NotReady,
+        };
+    }
+
+    /// Returns whether pmcd waits for the notification that the agent is ready.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.readiness == Readiness::NotReady
+    }
+
+    /// Returns whether pmcd has to be notified now that the agent is ready.
+    pub(crate) fn becomes_ready(&mut self) -> bool {
+        let ready =
+            self.readiness == Readiness::NotReady && self.guard(|engine| engine.agent.is_ready()).unwrap_or(false);
+        if ready {
+            self.readiness = Readiness::Ready;
+            // pmcd has not reported which clients have connected or disconnected. A known number may belong to another
+            // client now.
+            self.known.clear();
+            self.schema.ends.forget(None);
+        }
+        ready
+    }
+
+    /// Wakes the agent for one of its sources.
+    pub(crate) fn wake(&mut self, wake: Wake) {
+        let _ = self.guard(|engine| engine.agent.wake(wake));
     }
 
     /// Answers a PDU. `send` sends the reply. Afterwards the agent does the work for which no client waits
@@ -156,107 +252,115 @@ impl<A: Agent> Engine<A> {
     /// A panic of the agent is logged, and `PM_ERR_GENERIC` becomes the answer to the request. After a panic in
     /// [`Agent::fetch`], this applies only to the metric.
     pub fn handle<T>(&mut self, header: Header, bytes: &[u8], send: impl FnOnce(Reply<'_>) -> T) -> T {
-        let sent = send(self.begin(header, bytes));
-        self.sent();
+        let answer = self.answer(header, bytes);
+        let sent = send(answer.reply());
+        self.sent(answer);
         sent
     }
 
-    /// Answers a PDU. The host must call [`Engine::sent`] after it has sent the reply.
-    pub(crate) fn begin(&mut self, header: Header, bytes: &[u8]) -> Reply<'_> {
+    /// Answers a PDU. The host must pass the answer to [`Engine::sent`] after it has sent the bytes.
+    pub(crate) fn answer(&mut self, header: Header, bytes: &[u8]) -> Answer {
         log::tick();
-        let answer = self.guard(|engine| engine.answer(header, bytes)).unwrap_or_else(|e| match header.pdu {
-            pdu if pdu.is_request() => self.fail(e),
-            _ => Answer::None,
-        });
-        self.last = answer;
-        self.reply()
+        let mut answer = std::mem::take(&mut self.spare);
+        (answer.form, answer.client) = (Form::None, None);
+        answer.pdu.clear();
+        let done = self.guard(|engine| engine.respond(header, bytes, &mut answer)).unwrap_or_else(Err);
+        answer.form = match done {
+            Ok(form) => form,
+            Err(e) if header.pdu.is_request() => {
+                answer.pdu.clear();
+                // An ERROR PDU has 16 bytes.
+                encode_error(&mut answer.pdu, FROM_AGENT, Err(e)).map_or(Form::None, |()| Form::Pdu)
+            }
+            Err(_) => Form::None,
+        };
+        answer
     }
 
-    /// Returns the reply to the last PDU.
-    pub(crate) fn reply(&self) -> Reply<'_> {
-        match self.last {
-            Answer::None => Reply::None,
-            Answer::Out => Reply::Pdu(&self.out, &[]),
-            Answer::Values => {
-                let (head, blocks) = self.result.parts();
-                Reply::Pdu(head, blocks)
-            }
+    /// Takes back an answer that has been sent, and calls [`Agent::done`].
+    pub(crate) fn sent(&mut self, mut answer: Answer) {
+        let client = answer.client.take();
+        answer.give_back();
+        self.spare = answer;
+        if let Some(client) = client {
+            let _ = self.guard(|engine| engine.agent.done(client));
         }
     }
+}
 
-    fn answer(&mut self, header: Header, bytes: &[u8]) -> Answer {
+/// Answers.
+impl<A: Agent> Engine<A> {
+    /// Decodes a PDU, prepares the agent for the request, and answers it.
+    fn respond(&mut self, header: Header, bytes: &[u8], answer: &mut Answer) -> Result<Form> {
         let client = self.known.client(header.from);
         if header.pdu != PduType::ATTR {
             self.known.end_series();
         }
-        let pdu = match Pdu::decode(header, bytes) {
-            Ok(pdu) => pdu,
-            Err(e) => {
-                error!(source = %client.source(), "{e}");
-                return if header.pdu.is_request() { self.fail(Error::IPC) } else { Answer::None };
-            }
-        };
+        let pdu = Pdu::decode(header, bytes).map_err(|e| {
+            error!(source = %client.source(), "{e}");
+            Error::IPC
+        })?;
         debug!(target: "libpmda", "received {} PDU from client {client}", header.pdu);
         if pdu.asks_nothing() {
             error!(source = %client.source(), "invalid {} PDU: an empty request, or more than one name or PMID", header.pdu);
-            return self.fail(Error::IPC);
+            return Err(Error::IPC);
         }
-        if let Err(e) = self.before(&pdu, client) {
-            return self.fail_with(e);
-        }
-        self.out.clear();
-        let done = match pdu {
-            Pdu::Fetch(fetch) => return self.fetch(client, fetch).unwrap_or_else(|e| self.fail_with(e)),
+        let request = Request::of(&pdu, self.schema.domain());
+        answer.client = request.map(|_| client);
+        let is_of_names = matches!(request, Some(Request::Names(_)));
+        let prepared = request.map_or(Ok(()), |request| self.prepare(request, client));
+        let done = prepared.and_then(|()| self.serve(pdu, header.pdu, client, answer));
+        done.map_err(|e| self.presentable(e, is_of_names))
+    }
+
+    /// Prepares the agent for a request.
+    fn prepare(&mut self, request: Request<'_>, client: Client) -> Result {
+        if self.agent.is_ready() { self.agent.refresh(request, client) } else { Err(Error::PMDANOTREADY) }
+    }
+
+    fn serve(&mut self, pdu: Pdu<'_>, of: PduType, client: Client, answer: &mut Answer) -> Result<Form> {
+        let out = &mut answer.pdu;
+        match pdu {
+            Pdu::Fetch(fetch) => {
+                self.fetch(client, fetch, &mut answer.values)?;
+                return Ok(Form::Values);
+            }
             Pdu::Profile(profile) => {
                 self.profile.assign(&profile);
-                return Answer::None;
+                return Ok(Form::None);
             }
             Pdu::Error(e) => {
                 self.news(client, e);
-                return Answer::None;
+                return Ok(Form::None);
             }
             Pdu::Attr(attr) => {
                 self.attribute(client, attr);
-                return Answer::None;
+                return Ok(Form::None);
             }
-            Pdu::DescReq(req) => self.desc(req),
-            Pdu::InstanceReq(req) => self.instance(req),
-            Pdu::TextReq(req) => self.text(req),
-            Pdu::LabelReq(req) => self.label(req),
+            Pdu::DescReq(req) => self.catalogs().desc(req, out)?,
+            Pdu::InstanceReq(req) => self.catalogs().instance(req, out)?,
+            Pdu::TextReq(req) => self.catalogs().text(req, out)?,
+            Pdu::LabelReq(req) => self.catalogs().label(req, &self.profile, &self.config, self.max_reply, out)?,
+            Pdu::Names(_) | Pdu::Ids(_) | Pdu::Child(_) | Pdu::Traverse(_) => self.catalogs().names(pdu, out)?,
             Pdu::Result(request) => {
-                let stored = self.store(client, &request);
-                stored.and_then(|()| handshake::encode_error(&mut self.out, FROM_AGENT, Ok(())))
+                self.store(client, &request)?;
+                encode_error(out, FROM_AGENT, Ok(()))?;
             }
-            Pdu::Names(_) | Pdu::Ids(_) | Pdu::Child(_) | Pdu::Traverse(_) => self.names(pdu),
             _ => {
-                error!(source = %client.source(), "unexpected {} PDU", header.pdu);
-                return Answer::None;
+                error!(source = %client.source(), "unexpected {of} PDU");
+                return Ok(Form::None);
             }
-        };
-        match done {
-            Ok(()) if self.out.len() > self.max_reply => {
-                error!(source = %client.source(), "the answer to a {} PDU is over {} bytes", header.pdu, self.max_reply);
-                FixedLimit::Pdus.count();
-                self.fail(Error::TOOBIG)
-            }
-            Ok(()) => Answer::Out,
-            Err(e) => self.fail_with(e),
         }
+        if answer.pdu.len() > self.max_reply {
+            error!(source = %client.source(), "the answer to a {of} PDU is over {} bytes", self.max_reply);
+            FixedLimit::Pdus.count();
+            return Err(Error::TOOBIG);
+        }
+        Ok(Form::Pdu)
     }
 
-    /// Answers with an error of the agent.
-    fn fail_with(&mut self, e: Error) -> Answer {
-        let e = self.presentable(e);
-        self.fail(e)
-    }
-
-    fn fail(&mut self, e: Error) -> Answer {
-        self.out.clear();
-        match handshake::encode_error(&mut self.out, FROM_AGENT, Err(e)) {
-            Ok(()) => Answer::Out,
-            // An ERROR PDU has 16 bytes.
-            Err(_) => Answer::None,
-        }
+    fn catalogs(&self) -> Catalogs<'_, A> {
+        Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters }
     }
 
     fn attribute(&mut self, client: Client, attr: handshake::Attr<'_>) {
@@ -278,89 +382,6 @@ impl<A: Agent> Engine<A> {
             Err(e) => error!(source = %client.source(), "unexpected error PDU from pmcd: {e}"),
             Ok(()) => error!(source = %client.source(), "unexpected error PDU from pmcd: no error"),
         }
-    }
-
-    fn desc(&mut self, req: DescReq) -> Result {
-        let pmid = req.pmid.ok_or(Error::PMID)?;
-        let metric = self.catalogs().metric(pmid).ok_or(Error::PMID)?;
-        DescPdu { desc: metric.desc }.encode(&mut self.out, FROM_AGENT)
-    }
-
-    fn instance(&mut self, req: InstanceReq<'_>) -> Result {
-        let indom =
-            req.indom.filter(|indom| InDom::new(self.schema.domain(), indom.serial()) == *indom).ok_or(Error::INDOM)?;
-        let instances = Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters }
-            .instances(indom.serial())
-            .ok_or(Error::INDOM)?;
-        let mut out = InstanceWriter::new(&mut self.out, FROM_AGENT, indom);
-        match (req.inst, req.name) {
-            (None, None) => instances.each(&mut |inst, name| {
-                if is_whole(indom, inst, name) {
-                    out.push(Some(inst), name.as_bytes());
-                }
-            }),
-            (Some(inst), None) => {
-                let name = instances.name(inst).filter(|name| is_whole(indom, inst, name)).ok_or(Error::INST)?;
-                out.push(None, name.as_bytes());
-            }
-            (None, Some(name)) => {
-                // Names of instances are UTF-8 in this framework, so other bytes match none.
-                let inst = std::str::from_utf8(name).ok().and_then(|name| instances.lookup(name));
-                out.push(Some(inst.ok_or(Error::INST)?), b"");
-            }
-            (Some(_), Some(_)) => return Err(Error::INST),
-        }
-        out.finish()
-    }
-
-    fn text(&mut self, req: TextReq) -> Result {
-        let (subject, kind) = req.parse().map_err(|_| Error::TEXT)?;
-        let catalogs = Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters };
-        let text = catalogs.text(subject, kind)?.ok_or(Error::TEXT)?;
-        if text.contains(&0) {
-            match subject {
-                Subject::Metric(pmid) => error!(source = "help", "{}: the help has a NUL byte", catalogs.named(pmid)),
-                Subject::InDom(indom) => error!(source = "help", "instance domain {indom}: the help has a NUL byte"),
-            }
-            return Err(Error::TEXT);
-        }
-        Text { ident: req.ident, text }.encode(&mut self.out, FROM_AGENT)
-    }
-
-    /// Returns the changes that clients have not been notified of.
-    fn news_for_clients(&mut self) -> Changes {
-        let mut changes = std::mem::take(&mut self.changes) | self.agent.changes();
-        let now = version(&self.agent);
-        if now.names != self.told.names {
-            changes |= Changes::NAMES;
-        }
-        if now.labels != self.told.labels {
-            changes |= Changes::LABELS;
-        }
-        self.told = now;
-        changes
-    }
-
-    /// Answers requests for dynamic names. pmcd knows the other names itself.
-    fn names(&mut self, request: Pdu<'_>) -> Result {
-        if let Pdu::Ids(ids) = &request {
-            if let Some(outcome) = Error::from_code(ids.status) {
-                // This is the outcome of a request, not a request.
-                return Err(outcome);
-            }
-        }
-        names::answer(self.agent.catalogs().into_iter(), request, &mut self.out)
-    }
-
-    fn label(&mut self, req: LabelReq) -> Result {
-        labels::answer(
-            &Catalogs { agent: &self.agent, schema: &self.schema, getters: &self.getters },
-            &self.profile,
-            &self.config,
-            req,
-            self.max_reply,
-            &mut self.out,
-        )
     }
 
     /// Stores values up to the first that is refused.
@@ -395,23 +416,39 @@ impl<A: Agent> Engine<A> {
         }
         Ok(())
     }
-}
 
-/// Largest reply, in bytes.
-const MAX_REPLY: usize = 64 << 20;
+    /// Runs code of the agent. A panic is logged and becomes `PM_ERR_GENERIC`.
+    ///
+    /// This is unwind-safe for the engine, which rebuilds its state at the next request. The agent is responsible for
+    /// its own state.
+    fn guard<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Result<T> {
+        log::catch(|| run(self)).map_err(|panic| {
+            error!(source = "panics", "the agent panicked{panic}");
+            Error::GENERIC
+        })
+    }
+
+    /// Converts an error of the agent to one that pmcd accepts in an answer.
+    ///
+    /// pmcd takes some errors for failures of the connection, and would drop the agent.
+    fn presentable(&mut self, e: Error, is_of_names: bool) -> Error {
+        match (e, self.readiness) {
+            // pmcd ignores `PM_ERR_PMDANOTREADY` in answers about names. It would then mistake the later notification
+            // that the agent is ready for the answer to its next request.
+            (Error::PMDANOTREADY, Readiness::Ready) if !is_of_names => {
+                debug!(target: "libpmda", "not ready");
+                self.readiness = Readiness::NotReady;
+                e
+            }
+            (Error::PMDANOTREADY | Error::PMDAREADY | Error::TIMEOUT | Error::IPC, _) => Error::AGAIN,
+            (e, _) if e == Error::from_errno(nix::errno::Errno::EPIPE as i32) => Error::AGAIN,
+            (e, _) => e,
+        }
+    }
+}
 
 /// Returns the type of values that are stored to a metric of type `ty`. For events it is a string, such as a filter of
 /// the client (`pmval -x`).
 fn stored_as(ty: Type) -> Type {
     if matches!(ty, Type::Event | Type::HighResEvent) { Type::String } else { ty }
-}
-
-/// Returns whether clients see the whole name of an instance, which they end at a NUL byte. Otherwise logs an error, and
-/// the instance has no name.
-fn is_whole(indom: InDom, inst: Inst, name: &str) -> bool {
-    let is_whole = !name.contains('\0');
-    if !is_whole {
-        error!(source = "names", "instance domain {indom}: the name {name:?} of instance {inst} has a NUL byte");
-    }
-    is_whole
 }

@@ -1,7 +1,9 @@
 //! The requests that an agent prepares for.
 
+use pcp_pdu::Pdu;
+use pcp_pdu::label::LabelReq;
 use pcp_pdu::metadata::Fetch;
-use pmapi::{Domain, Item, PmId, Serial};
+use pmapi::{Domain, Error, InDom, Item, LabelFlags, LabelLevel, PmId, Result, Serial};
 
 /// The subject of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,8 +32,8 @@ pub enum Request<'a> {
 /// The metrics of a fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Items<'a> {
-    pub(crate) fetch: Fetch<'a>,
-    pub(crate) domain: Domain,
+    fetch: Fetch<'a>,
+    domain: Domain,
 }
 
 impl<'a> Items<'a> {
@@ -39,4 +41,53 @@ impl<'a> Items<'a> {
     pub fn iter(self) -> impl Iterator<Item = Item> + Clone + 'a {
         self.fetch.pmids().flatten().filter(move |pmid| pmid.domain() == self.domain).map(PmId::item)
     }
+}
+
+impl<'a> Request<'a> {
+    /// Returns the request that a PDU makes of an agent with this domain. Returns `None` for a PDU that is not a
+    /// request, and for one that is always answered with an error.
+    pub(crate) fn of(pdu: &Pdu<'a>, domain: Domain) -> Option<Self> {
+        fn text(name: &[u8]) -> Option<&str> {
+            std::str::from_utf8(name).ok()
+        }
+        match *pdu {
+            Pdu::Fetch(fetch) => Some(Request::Fetch(Items { fetch, domain })),
+            Pdu::DescReq(req) => Some(Request::Desc(req.pmid?.item())),
+            Pdu::InstanceReq(req) => own(req.indom, domain).map(Request::Instance),
+            Pdu::TextReq(_) => Some(Request::Text),
+            Pdu::LabelReq(req) => of_labels(req, domain),
+            Pdu::Result(_) => Some(Request::Store),
+            // An error in place of PMIDs is the outcome of a request.
+            Pdu::Ids(ids) if ids.status != 0 => None,
+            Pdu::Names(names) => Some(Request::Names(names.iter().next().and_then(|(_, name)| text(name)))),
+            Pdu::Traverse(traverse) => Some(Request::Names(text(traverse.name))),
+            Pdu::Child(_) | Pdu::Ids(_) => Some(Request::Names(None)),
+            _ => None,
+        }
+    }
+}
+
+fn of_labels(req: LabelReq, domain: Domain) -> Option<Request<'static>> {
+    let indom = InDom::from_word(req.ident);
+    match label_level(req).ok()? {
+        // A singular metric has one set of labels, without an instance.
+        LabelLevel::Instances if indom.is_none() => Some(Request::Labels),
+        LabelLevel::Instances => own(indom, domain).map(Request::InstanceLabels),
+        LabelLevel::InDom => own(indom, domain).map(Request::InDomLabels),
+        _ => Some(Request::Labels),
+    }
+}
+
+/// Returns the serial of an instance domain of the agent.
+fn own(indom: Option<InDom>, domain: Domain) -> Option<Serial> {
+    indom.filter(|indom| indom.domain() == domain).map(InDom::serial)
+}
+
+/// Returns the level of a request for labels.
+///
+/// # Errors
+/// `PM_ERR_TYPE` for none or several levels.
+pub(crate) fn label_level(req: LabelReq) -> Result<LabelLevel> {
+    let flags = i32::from(LabelFlags::COMPOUND.bits() | LabelFlags::OPTIONAL.bits());
+    u32::try_from(req.bits & !flags).ok().and_then(LabelLevel::from_code).ok_or(Error::TYPE)
 }

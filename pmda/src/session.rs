@@ -2,23 +2,21 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pcp_pdu::handshake::{self, Features};
 use pcp_pdu::{FrameError, Frames, Header, Pdu, PduType};
 use thiserror::Error;
 use tracing::{debug, error, warn};
 
 use crate::agent::Agent;
-use crate::engine::{Engine, Reply, Startup};
+use crate::engine::{Answer, Engine, Reply, Startup};
 use crate::fixed_limit::FixedLimit;
 use crate::log;
-
-mod wait;
-
-use wait::{Pmcd, Poll};
+use crate::poll::{PollSet, Wake};
 
 /// Longest PDU that is accepted from pmcd, in bytes. Clients may send pmcd 64 KiB, unless its option `-L` sets another
 /// limit.
@@ -31,10 +29,8 @@ pub struct Session<R, W> {
     output: W,
     frames: Frames,
     greeted: bool,
-    /// The engine has an answer that has not been sent completely.
-    unsent: bool,
-    /// Bytes of the answer that have been sent.
-    written: usize,
+    /// An answer that has not been sent completely, and the number of its bytes that have been sent.
+    unsent: Option<(Answer, usize)>,
 }
 
 /// The reason why a session ended before the end of file.
@@ -77,7 +73,7 @@ impl<R: Read, W: Write> Session<R, W> {
         let pid = std::process::id() as i32;
         handshake::encode_creds(&mut creds, pid, features).map_err(|e| SessionError::Write(io::Error::other(e)))?;
         output.write_all(&creds).and_then(|()| output.flush()).map_err(SessionError::Write)?;
-        Ok(Session { input, output, frames: Frames::new(), greeted: false, unsent: false, written: 0 })
+        Ok(Session { input, output, frames: Frames::new(), greeted: false, unsent: None })
     }
 
     /// Answers PDUs until the end of file. The agent's [sources](Agent::sources) are not served.
@@ -87,7 +83,7 @@ impl<R: Read, W: Write> Session<R, W> {
     /// the output is non-blocking and full.
     pub fn run<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
         while self.receive(engine)? {
-            if self.unsent {
+            if self.unsent.is_some() {
                 return Err(SessionError::Write(io::ErrorKind::WouldBlock.into()));
             }
         }
@@ -107,13 +103,13 @@ impl<R: Read, W: Write> Session<R, W> {
         W: AsFd,
     {
         engine.can_tell(startup);
-        let mut poll = Poll::default();
+        let mut waits = Waits::default();
         let mut blocks = true;
         loop {
             log::tick();
-            if self.unsent {
+            if self.unsent.is_some() {
                 let pmcd = Pmcd::<R, W>::Reads(&self.output);
-                if poll.wait(&pmcd, engine).map_err(SessionError::Write)? {
+                if waits.wait(&pmcd, engine).map_err(SessionError::Write)? {
                     self.send(engine)?;
                     while self.step(engine)? {}
                 }
@@ -123,8 +119,8 @@ impl<R: Read, W: Write> Session<R, W> {
                 self.tell_ready()?;
             }
             let pmcd = Pmcd::<R, W>::Sends(&self.input);
-            let asked = poll.wait(&pmcd, engine).map_err(SessionError::Read)?;
-            if blocks && poll.serves() {
+            let asked = waits.wait(&pmcd, engine).map_err(SessionError::Read)?;
+            if blocks && waits.serves {
                 set_nonblocking(&self.output).map_err(SessionError::Write)?;
                 blocks = false;
             }
@@ -145,7 +141,7 @@ impl<R: Read, W: Write> Session<R, W> {
         while !write(&mut self.output, &mut written, &ready, &[]).map_err(SessionError::Write)? {
             // The PDU has only a few bytes, for which there is room soon.
             let mut fds = [PollFd::new(self.output.as_fd(), PollFlags::POLLOUT)];
-            match nix::poll::poll(&mut fds, PollTimeout::NONE) {
+            match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => return Err(SessionError::Write(e.into())),
             }
@@ -180,7 +176,7 @@ impl<R: Read, W: Write> Session<R, W> {
 
     /// Answers one PDU, if a complete one has arrived and the previous answer has been sent.
     fn step<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<bool, SessionError> {
-        if self.unsent {
+        if self.unsent.is_some() {
             return Ok(false);
         }
         let Some((header, bytes)) = self.frames.next_pdu()? else { return Ok(false) };
@@ -209,22 +205,25 @@ impl<R: Read, W: Write> Session<R, W> {
                 Ok(_) => Err(SessionError::Greeting(header.pdu)),
             };
         }
-        if let Reply::Pdu(head, rest) = engine.begin(header, bytes) {
-            debug!(target: "pdu", "sending {} bytes", head.len() + rest.len());
-            self.written = 0;
-            self.send(engine)?;
+        let answer = engine.answer(header, bytes);
+        if !answer.reply().is_empty() {
+            debug!(target: "pdu", "sending {} bytes", answer.reply().len());
         }
+        self.unsent = Some((answer, 0));
+        self.send(engine)?;
         Ok(true)
     }
 
     /// Writes the rest of the answer, as far as pmcd reads it without delay.
     fn send<A: Agent>(&mut self, engine: &mut Engine<A>) -> Result<(), SessionError> {
-        if let Reply::Pdu(head, rest) = engine.reply() {
-            self.unsent = !write(&mut self.output, &mut self.written, head, rest).map_err(of_answer)?;
+        let Some((answer, mut written)) = self.unsent.take() else { return Ok(()) };
+        if let Reply::Pdu(head, rest) = answer.reply() {
+            if !write(&mut self.output, &mut written, head, rest).map_err(of_answer)? {
+                self.unsent = Some((answer, written));
+                return Ok(());
+            }
         }
-        if !self.unsent {
-            engine.sent();
-        }
+        engine.sent(answer);
         Ok(())
     }
 }
@@ -266,9 +265,93 @@ fn write(output: &mut impl Write, written: &mut usize, head: &[u8], rest: &[u8])
     Ok(true)
 }
 
+/// Longest time between two checks of an agent that is not ready.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits for pmcd and the sources of an agent. It reuses its memory.
+#[derive(Debug, Default)]
+struct Waits {
+    fds: Vec<PollFd<'static>>,
+    wakes: Vec<Option<Wake>>,
+    due: Vec<Wake>,
+    /// Whether the agent has ever had sources. It may have work to do while pmcd is idle.
+    serves: bool,
+}
+
+/// The event of pmcd that is waited for.
+#[derive(Debug)]
+enum Pmcd<'a, R, W> {
+    /// pmcd sends a request.
+    Sends(&'a R),
+    /// pmcd reads the rest of an answer.
+    Reads(&'a W),
+}
+
+impl Waits {
+    /// Waits for an event, and wakes the agent for its own sources. Returns whether pmcd's event has happened. For an
+    /// agent that has never had sources this returns true at once, because reading then waits.
+    fn wait<A: Agent>(&mut self, pmcd: &Pmcd<'_, impl AsFd, impl AsFd>, engine: &mut Engine<A>) -> io::Result<bool> {
+        let mut set = PollSet { fds: recycle(std::mem::take(&mut self.fds)), ..PollSet::default() };
+        set.wakes = std::mem::take(&mut self.wakes);
+        set.wakes.clear();
+        engine.agent().sources(&mut set);
+        // pmcd sends nothing while the agent is not ready, so this is the only check.
+        let look = engine.is_waited_for().then(|| Instant::now() + PATIENCE);
+        let until = [set.until, look].into_iter().flatten().min();
+        self.serves |= !set.fds.is_empty() || until.is_some();
+        if !self.serves {
+            return Ok(true);
+        }
+        match pmcd {
+            Pmcd::Sends(input) => set.add(*input, PollFlags::POLLIN, None),
+            Pmcd::Reads(output) => set.add(*output, PollFlags::POLLOUT, None),
+        }
+        let asked = wait(&mut set.fds, until)?;
+        let ready = set.fds.iter().zip(&set.wakes).filter(|(fd, _)| fd.any().unwrap_or(true));
+        self.due.extend(ready.filter_map(|(_, wake)| *wake));
+        if set.until.is_some_and(|until| until <= Instant::now()) {
+            self.due.push(Wake::Time);
+        }
+        self.wakes = set.wakes;
+        self.fds = recycle(set.fds);
+        self.due.drain(..).for_each(|wake| engine.wake(wake));
+        Ok(asked)
+    }
+}
+
+/// Polls, and returns whether the last descriptor is ready.
+fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    match poll(fds, left.map_or(PollTimeout::NONE, timeout)) {
+        Ok(_) => Ok(fds.last().is_some_and(|fd| fd.any().unwrap_or(true))),
+        Err(Errno::EINTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Returns a time, rounded up to milliseconds: rounding down would poll without waiting at the end.
+fn timeout(left: Duration) -> PollTimeout {
+    let up = Duration::from_nanos(999_999);
+    PollTimeout::try_from(left.saturating_add(up).as_millis()).unwrap_or(PollTimeout::MAX)
+}
+
+/// Returns an empty vector with the memory of another one.
+fn recycle<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
+    fds.clear();
+    // A vector is collected in place when old and new elements have the same size. This one has no elements.
+    fds.into_iter().map_while(|_| None).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+    use crate::background::Background;
+    use crate::error::Start;
+    use crate::setup::Setup;
+    use crate::values::Values;
+    use pmapi::{Config, Domain, Item};
 
     /// A writer that accepts a few bytes at a time.
     struct Slow(Vec<u8>, usize);
@@ -290,11 +373,8 @@ mod tests {
     impl Agent for None {
         const NAME: &'static str = "none";
         const DOMAIN: u16 = 400;
-        fn new(_: &mut crate::Setup) -> crate::error::Start<Self> {
+        fn new(_: &mut Setup) -> Start<Self> {
             Ok(None)
-        }
-        fn fetch(&mut self, _: pmapi::Item, _: &mut crate::Values<'_>) -> pmapi::Result {
-            Ok(())
         }
     }
 
@@ -302,8 +382,8 @@ mod tests {
     fn start() -> (Engine<None>, Vec<u8>) {
         let mut input = Vec::new();
         handshake::encode_creds(&mut input, 1, Features::default()).unwrap();
-        let domain = pmapi::Domain::new(400).unwrap();
-        (Engine::<None>::builder().domain(domain).config(pmapi::Config::new(b"", [])).build().unwrap(), input)
+        let domain = Domain::new(400).unwrap();
+        (Engine::<None>::builder().domain(domain).config(Config::new(b"", [])).build().unwrap(), input)
     }
 
     /// The writer accepts one PDU, and is closed then.
@@ -343,5 +423,124 @@ mod tests {
             assert!(write(&mut out, &mut 0, b"0123456", b"789abcde").unwrap());
             assert_eq!(out.0, b"0123456789abcde");
         }
+    }
+
+    /// An agent that waits for the other end of a socket, if it has one, and for times.
+    #[derive(Default)]
+    struct Listening {
+        socket: Option<UnixStream>,
+        times: Vec<Instant>,
+        source: Option<Background<()>>,
+        woken: Vec<Wake>,
+    }
+
+    impl Agent for Listening {
+        const NAME: &'static str = "listening";
+        const DOMAIN: u16 = 400;
+
+        fn new(_: &mut Setup) -> Start<Self> {
+            Ok(Listening::default())
+        }
+
+        fn fetch(&mut self, _: Item, _: &mut Values<'_>) -> pmapi::Result {
+            Ok(())
+        }
+
+        fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+            if let Some(socket) = &self.socket {
+                set.readable(7, socket);
+                set.writable(8, socket);
+            }
+            for time in &self.times {
+                set.at(*time);
+            }
+            if let Some(source) = &self.source {
+                set.first(source);
+            }
+        }
+
+        fn wake(&mut self, wake: Wake) {
+            self.woken.push(wake);
+        }
+    }
+
+    fn sends(pmcd: &UnixStream) -> Pmcd<'_, UnixStream, UnixStream> {
+        Pmcd::Sends(pmcd)
+    }
+
+    fn engine() -> Engine<Listening> {
+        Engine::builder().domain(Domain::new(400).unwrap()).config(Config::new(b"", [])).build().unwrap()
+    }
+
+    #[test]
+    fn an_agent_without_sources_waits_by_reading_alone() {
+        let (pmcd, _silent) = UnixStream::pair().unwrap();
+        let mut engine = engine();
+        // pmcd has sent nothing, so a poll would never return.
+        assert!(Waits::default().wait(&sends(&pmcd), &mut engine).unwrap());
+        // After the first snapshot there is nothing to wait for either.
+        let source = Background::spawn(Duration::from_secs(3600), || Ok(())).unwrap();
+        let first = engine.agent_mut().source.insert(source);
+        while !first.is_ready() {
+            std::thread::yield_now();
+        }
+        assert!(Waits::default().wait(&sends(&pmcd), &mut engine).unwrap());
+    }
+
+    #[test]
+    fn an_agent_is_woken_for_what_is_ready() {
+        let (pmcd, silent) = UnixStream::pair().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut waits, mut engine) = (Waits::default(), engine());
+        engine.agent_mut().socket = Some(ours);
+        engine.agent_mut().times = vec![Instant::now() + Duration::from_secs(3600)];
+        let mut wait = |engine: &mut Engine<Listening>| {
+            let asked = waits.wait(&sends(&pmcd), engine).unwrap();
+            (asked, std::mem::take(&mut engine.agent_mut().woken))
+        };
+        assert_eq!(wait(&mut engine), (false, vec![Wake::Writable(8)]));
+        // A closed peer is an event as well.
+        drop((silent, theirs));
+        assert_eq!(wait(&mut engine), (true, vec![Wake::Readable(7), Wake::Writable(8)]));
+    }
+
+    #[test]
+    fn the_first_of_several_times_counts() {
+        let (pmcd, _silent) = UnixStream::pair().unwrap();
+        let (mut waits, mut engine) = (Waits::default(), engine());
+        let later = Duration::from_secs(3600);
+        for times in [[Duration::ZERO, later], [later, Duration::ZERO]] {
+            engine.agent_mut().times = times.map(|time| Instant::now() + time).into();
+            assert!(!waits.wait(&sends(&pmcd), &mut engine).unwrap());
+            assert_eq!(std::mem::take(&mut engine.agent_mut().woken), [Wake::Time]);
+        }
+    }
+
+    #[test]
+    fn an_agent_that_is_not_ready_is_looked_at_now_and_then() {
+        let mut engine = engine();
+        engine.can_tell(Startup::NotReady);
+        let (pmcd, _silent) = UnixStream::pair().unwrap();
+        // This returns although pmcd sends nothing.
+        assert!(!Waits::default().wait(&sends(&pmcd), &mut engine).unwrap());
+        assert!(engine.becomes_ready() && !engine.is_waited_for());
+    }
+
+    #[test]
+    fn a_time_is_rounded_up_to_milliseconds() {
+        for (nanoseconds, milliseconds) in [(0, 0u8), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2)] {
+            assert_eq!(timeout(Duration::from_nanos(nanoseconds)), milliseconds.into(), "{nanoseconds} ns");
+        }
+        assert_eq!(timeout(Duration::MAX), PollTimeout::MAX);
+    }
+
+    #[test]
+    fn descriptors_keep_their_memory() {
+        let fd = UnixStream::pair().unwrap().0;
+        let mut fds = Vec::with_capacity(17);
+        fds.push(PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+        let before = (fds.as_ptr().addr(), fds.capacity());
+        let after: Vec<PollFd<'static>> = recycle(fds);
+        assert_eq!((after.as_ptr().addr(), after.capacity(), after.len()), (before.0, before.1, 0));
     }
 }

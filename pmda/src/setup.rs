@@ -11,10 +11,9 @@ use crate::client::Clients;
 use crate::config_file::ConfigFile;
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
-use crate::getter::Erased;
 use crate::schema::{self, ArgumentDef, Declarations, InDomDef, MetricDef, Mistakes, Schema};
 use crate::table::{Table, TableDef};
-use crate::value::TypedValue;
+use crate::values::{Erased, TypedValue};
 
 /// The interface for declarations in [`Agent::new`](crate::Agent::new).
 ///

@@ -7,12 +7,10 @@ use pmapi::{Inst, Item, Result, Serial, Type};
 use serde::Serialize;
 
 use crate::cache::{Cache, CacheError};
-use crate::getter::Erased;
 use crate::indom::Instances;
 use crate::request::Request;
 use crate::schema::{Declarations, InDomDef, MetricDef};
-use crate::value::{TypedValue, Value};
-use crate::values::Values;
+use crate::values::{Erased, TypedValue, Value, Values};
 
 /// The rows of an instance domain, each an instance with a name, a number and a value of type `R`. Its columns are
 /// metrics, each with the function that returns a row's value.

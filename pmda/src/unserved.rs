@@ -1,16 +1,14 @@
-//! Log lines about values that an agent does not supply.
+//! Log lines about values that an agent does not supply, and about the metrics that they belong to.
 
 use std::fmt;
 
 use hashbrown::HashSet;
-use pmapi::{Error, Inst, PmId};
+use pmapi::{Atom, Error, Inst, PmId, Type};
 use tracing::{debug, error, warn};
 
 use crate::catalog::Version;
 use crate::client::Client;
 use crate::fixed_limit::FixedLimit;
-use crate::misfit::Misfit;
-use crate::named::Named;
 
 /// Logs why metrics and instances have no values, in the words of pmdaFetch(3), which PCP's tests expect.
 ///
@@ -19,10 +17,17 @@ use crate::named::Named;
 pub(crate) struct Unserved {
     unknown: HashSet<(PmId, Option<Inst>)>,
     version: Version,
-    /// Instances of the metric that is being fetched, or the metric itself, and their errors, to be logged.
-    pending: Vec<(Option<Inst>, Error)>,
-    /// The last value that did not convert to the type of its metric.
-    misfit: Option<(PmId, Misfit)>,
+    /// Why the metric that is being fetched, or its instances, have no values, to be logged.
+    pending: Vec<Reason>,
+}
+
+/// Why a metric or an instance has no value.
+#[derive(Debug)]
+struct Reason {
+    inst: Option<Inst>,
+    error: Error,
+    /// The value that caused the error.
+    misfit: Option<Misfit>,
 }
 
 /// Largest number of errors of one metric that are logged at a fetch. This is far more than the log accepts at once.
@@ -41,20 +46,14 @@ impl Unserved {
         self.forget();
     }
 
-    /// Discards errors that have been added but not logged.
+    /// Discards reasons that have been added but not logged.
     pub(crate) fn forget(&mut self) {
         self.pending.clear();
-        self.misfit = None;
     }
 
-    /// Records a value that does not convert to the type of its metric.
-    pub(crate) fn set_misfit(&mut self, pmid: PmId, misfit: Misfit) {
-        self.misfit = Some((pmid, misfit));
-    }
-
-    /// Returns the last value that did not convert to the type of a metric, if it was one of this metric's.
-    pub(crate) fn take_misfit(&mut self, pmid: PmId) -> Option<Misfit> {
-        self.misfit.take().filter(|(of, _)| *of == pmid).map(|(_, misfit)| misfit)
+    /// Returns whether reasons have been added but not logged.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     fn is_new(&mut self, pmid: PmId, inst: Option<Inst>) -> bool {
@@ -76,8 +75,20 @@ impl Unserved {
                 let number = Number(inst);
                 debug!(target: "libpmda", "Fetch callback error from metric PMID {pmid}[{number}]: {e}");
             }
-            _ if self.pending.len() < PENDING => self.pending.push((inst, e)),
-            _ => FixedLimit::LogLines.count(),
+            _ => self.push(Reason { inst, error: e, misfit: None }),
+        }
+    }
+
+    /// Adds the reason why a metric has no value: a value that does not convert to its type.
+    pub(crate) fn add_misfit(&mut self, misfit: Misfit, e: Error) {
+        self.push(Reason { inst: misfit.inst, error: e, misfit: Some(misfit) });
+    }
+
+    fn push(&mut self, reason: Reason) {
+        if self.pending.len() < PENDING {
+            self.pending.push(reason);
+        } else {
+            FixedLimit::LogLines.count();
         }
     }
 
@@ -87,7 +98,11 @@ impl Unserved {
     /// the name only for a declared metric, because PCP's tests compare such lines of agents with dynamic names. For a
     /// declared metric, a line about instance -1 also says what the mistake probably is.
     pub(crate) fn log(&mut self, client: Client, pmid: PmId, is_declared: bool, named: impl Fn() -> Named) {
-        for (inst, e) in self.pending.drain(..) {
+        for Reason { inst, error: e, misfit } in self.pending.drain(..) {
+            if let Some(misfit) = misfit {
+                error!(source = %client.source(), "{}: {misfit}: {e}", named());
+                continue;
+            }
             let number = Number(inst);
             let name = Name(&named, is_declared || !matches!(e, Error::PMID | Error::INST));
             match e {
@@ -126,6 +141,77 @@ impl<F: Fn() -> Named> fmt::Display for Name<'_, F> {
         match self.1.then(self.0).as_ref().and_then(Named::name) {
             Some(name) => write!(f, " ({name})"),
             None => Ok(()),
+        }
+    }
+}
+
+/// A value that does not convert to the type of its metric, or a text with a NUL byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Misfit {
+    inst: Option<Inst>,
+    given: Type,
+    /// The value, if it is a number.
+    number: Option<Atom<'static>>,
+    declared: Type,
+}
+
+impl Misfit {
+    pub(crate) fn new(inst: Option<Inst>, value: Atom<'_>, declared: Type) -> Misfit {
+        let number = match value {
+            Atom::I32(v) => Some(Atom::I32(v)),
+            Atom::U32(v) => Some(Atom::U32(v)),
+            Atom::I64(v) => Some(Atom::I64(v)),
+            Atom::U64(v) => Some(Atom::U64(v)),
+            Atom::Float(v) => Some(Atom::Float(v)),
+            Atom::Double(v) => Some(Atom::Double(v)),
+            Atom::String(_) | Atom::Aggregate(_) | Atom::Event(_) | Atom::HighResEvent(_) => None,
+        };
+        Misfit { inst, given: value.ty(), number, declared }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.given == self.declared {
+            // The value is a text.
+            f.write_str("a text with a NUL byte")?;
+            self.inst.map_or(Ok(()), |inst| write!(f, " for instance {inst}"))?;
+            return f.write_str(", at which clients would end it");
+        }
+        write!(f, "a value of type {}", self.given.word())?;
+        if let Some(number) = self.number {
+            write!(f, " ({number})")?;
+        }
+        if let Some(inst) = self.inst {
+            write!(f, " for instance {inst}")?;
+        }
+        write!(f, " does not convert to the declared type {}", self.declared.word())
+    }
+}
+
+/// A metric for the log: its name with the PMID in parentheses, or only the PMID if it has no name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Named {
+    pmid: PmId,
+    name: Option<String>,
+}
+
+impl Named {
+    pub(crate) fn new(pmid: PmId, name: Option<String>) -> Named {
+        Named { pmid, name }
+    }
+
+    /// Returns the name.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name} ({})", self.pmid),
+            None => write!(f, "metric {}", self.pmid),
         }
     }
 }

@@ -18,9 +18,9 @@ use pmapi::{Domain, Error, Result};
 use super::abi::{Ext, Interface, Private};
 use super::values::Skeleton;
 use crate::agent::Agent;
+use crate::engine::own_domain;
 use crate::engine::{Engine, Reply};
 use crate::error::Start;
-use crate::start::own_domain;
 
 /// An agent, with the structures that the host of the shared object reads. The host keeps the address of the first
 /// field until the process ends, so only the state is dropped.

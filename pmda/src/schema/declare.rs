@@ -7,9 +7,8 @@ use serde::Serialize;
 use super::Mistake;
 use crate::catalog::MetricInfo;
 use crate::fixed_limit::FixedLimit;
-use crate::getter::Erased;
 use crate::indom::Fixed;
-use crate::value::Value;
+use crate::values::{Erased, Value};
 
 /// Labels, or the reason why they are invalid.
 pub(crate) type LabelResult = Result<LabelSet, String>;

@@ -13,8 +13,8 @@ use pmapi::{Domain, Item, LabelSet, PmId, Serial};
 use crate::catalog::{Catalog, LabelSubject, MetricInfo};
 use crate::client::Ends;
 use crate::event::Types;
-use crate::getter::{Erased, Getters, WrongAgent};
 use crate::indom::Instances;
+use crate::values::{Erased, Getters, WrongAgent};
 
 mod by_pmid;
 mod check;

@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 use clap::ArgMatches;
 use pmapi::{Config, Domain};
 
+use super::Engine;
 use crate::agent::Agent;
-use crate::engine::Engine;
 use crate::error::SetupError;
-use crate::getter::Getters;
 use crate::options;
 use crate::schema::{Declarations, Identity, Mistake, Mistakes, Schema};
 use crate::setup::Setup;
+use crate::values::Getters;
 
 impl<A: Agent> Engine<A> {
     /// Returns a builder of an engine, which starts the agent.
