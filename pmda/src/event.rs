@@ -1,9 +1,11 @@
 //! Event queues: events that are kept until the clients have read them (pmdaEventQueueAppend(3)).
 
-use std::cell::{OnceCell, RefCell, RefMut};
-use std::collections::{HashMap, VecDeque};
+use std::borrow::Cow;
+use std::cell::{RefCell, RefMut};
+use std::collections::HashMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pcp_pdu::event::{EventArray, EventFlags, Layout, Params, Stamp};
@@ -13,6 +15,13 @@ use tracing::warn;
 use crate::client::{self, Client, Ends, PerClient};
 use crate::fixed_limit::FixedLimit;
 use crate::work::Work;
+
+mod sender;
+mod store;
+
+pub use sender::EventSender;
+use sender::Inbox;
+use store::{Store, Waiting, size};
 
 /// A queue of events in a fixed amount of memory, each of which a client reads once. It is made with
 /// [`Setup::event_queue`](crate::Setup::event_queue). A clone is another handle to the same queue.
@@ -69,7 +78,7 @@ pub struct Event {
 }
 
 /// Types of the declared metrics, sorted by item; set when the declarations are complete.
-pub(crate) type Types = Rc<OnceCell<Vec<(Item, Type)>>>;
+pub(crate) type Types = Arc<OnceLock<Vec<(Item, Type)>>>;
 
 type Filter = Box<dyn FnMut(&Event) -> bool>;
 
@@ -77,29 +86,24 @@ type Filter = Box<dyn FnMut(&Event) -> bool>;
 const FILTERING: Duration = Duration::from_millis(10);
 
 struct Queue {
-    domain: Domain,
-    types: Types,
-    limit: usize,
-    waiting: VecDeque<Waiting>,
-    /// Number of the next event. Lost events have numbers as well.
-    next: u64,
-    size: usize,
+    params: ParamTypes,
+    store: Store,
+    /// Events of other threads, once there is a sender.
+    inbox: Option<Arc<Inbox>>,
     keeps: bool,
     restricted: bool,
-    /// Time of the last call of [`EventQueue::lost`].
-    lost: Stamp,
     readers: HashMap<i32, Reader>,
-    count: u64,
-    bytes: u64,
     /// Parameters of the event that is being added.
     buffer: Params,
     /// Records that are being sent.
     array: EventArray,
 }
 
-struct Waiting {
-    number: u64,
-    event: Event,
+/// What the parameters of events need to be encoded.
+#[derive(Clone)]
+struct ParamTypes {
+    domain: Domain,
+    types: Types,
 }
 
 #[derive(Default)]
@@ -131,28 +135,30 @@ impl Event {
     pub fn param(&self, item: Item) -> Option<Atom<'_>> {
         self.params.iter().find(|(pmid, _)| pmid.is_some_and(|pmid| pmid.item() == item)).map(|(_, value)| value)
     }
-}
 
-/// Returns the memory that an event takes, in bytes.
-fn size(params: &Params) -> usize {
-    size_of::<Waiting>() + params.size()
+    /// Returns the bytes of a parameter that is a text; `None` for another type, or if the event does not have it.
+    pub fn bytes(&self, item: Item) -> Option<&[u8]> {
+        match self.param(item) {
+            Some(Atom::String(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Returns a parameter that is a text, as [`Event::bytes`] does. Bytes that are not UTF-8 become `U+FFFD`.
+    pub fn text(&self, item: Item) -> Option<Cow<'_, str>> {
+        self.bytes(item).map(String::from_utf8_lossy)
+    }
 }
 
 impl EventQueue {
     pub(crate) fn new(domain: Domain, limit: usize, types: Types, ends: &mut Ends) -> Self {
         let queue = Rc::new(RefCell::new(Queue {
-            domain,
-            types,
-            limit,
-            waiting: VecDeque::new(),
-            next: 0,
-            size: 0,
+            params: ParamTypes { domain, types },
+            store: Store::new(limit),
+            inbox: None,
             keeps: false,
             restricted: false,
-            lost: Stamp::default(),
             readers: HashMap::new(),
-            count: 0,
-            bytes: 0,
             buffer: Params::default(),
             array: EventArray::new(Layout::Micro),
         }));
@@ -187,24 +193,13 @@ impl EventQueue {
         flags: EventFlags,
         params: impl IntoIterator<Item = (Item, Atom<'v>)>,
     ) -> Result {
-        if flags.contains(EventFlags::MISSED) {
-            return Err(Error::CONV);
-        }
-        let (mut buffer, types, domain) = {
+        let (mut buffer, types) = {
             let queue = &mut *self.0.borrow_mut();
-            (std::mem::take(&mut queue.buffer), Types::clone(&queue.types), queue.domain)
+            (std::mem::take(&mut queue.buffer), queue.params.clone())
         };
-        buffer.clear();
         // The queue is not borrowed: the iterator may use it.
-        let packed = params.into_iter().try_for_each(|(item, value)| {
-            let added = buffer.add(PmId::new(domain, item), typed(&types, item, value)?);
-            if added == Err(Error::CONV) {
-                let parameter = PmId::new(domain, item);
-                warn!(source = "events", "event dropped: parameter {parameter} is a text with a NUL byte");
-            }
-            added
-        });
-        let queue = &mut *self.0.borrow_mut();
+        let packed = types.pack(&mut buffer, flags, params);
+        let queue = &mut *self.current();
         queue.buffer = buffer;
         packed.and_then(|()| queue.push(time, flags))
     }
@@ -212,10 +207,15 @@ impl EventQueue {
     /// Counts events that were lost before they reached the queue. Clients see them as missed events, in order with the
     /// other events (pmdaEventAddMissedRecord(3)).
     pub fn lost(&self, time: Stamp, count: u32) {
+        self.current().store.lost(time, count.into());
+    }
+
+    /// Returns a handle by which other threads and async tasks add events.
+    pub fn sender(&self) -> EventSender {
         let queue = &mut *self.0.borrow_mut();
-        queue.count += u64::from(count);
-        queue.next += u64::from(count);
-        queue.lost = time;
+        let limit = queue.store.limit();
+        let inbox = queue.inbox.get_or_insert_with(|| Arc::new(Inbox::new(queue.params.clone(), limit)));
+        EventSender::new(inbox)
     }
 
     /// Sets a filter: the client gets only the events for which it returns true (pmdaEventSetFilter(3)). A client with
@@ -248,23 +248,39 @@ impl EventQueue {
 
     /// Returns the number of events since the start, including lost ones (pmdaEventQueueCounter(3)).
     pub fn count(&self) -> u64 {
-        self.0.borrow().count
+        self.current().store.count
     }
 
     /// Returns the bytes of all events that were added since the start (pmdaEventQueueBytes(3)).
     pub fn bytes(&self) -> u64 {
-        self.0.borrow().bytes
+        self.current().store.bytes
     }
 
     /// Returns the bytes of the events in the queue (pmdaEventQueueMemory(3)), at most the limit of
     /// [`Setup::event_queue`](crate::Setup::event_queue).
     pub fn memory(&self) -> usize {
-        self.0.borrow().size
+        self.current().store.size()
     }
 
     /// Returns the number of clients that read the queue (pmdaEventQueueClients(3)).
     pub fn clients(&self) -> usize {
         self.0.borrow().readers.values().filter(|reader| reader.reads()).count()
+    }
+
+    /// Returns the clients that read the queue, by their numbers. Their attributes are not known here.
+    pub fn readers(&self) -> Vec<Client> {
+        let queue = self.0.borrow();
+        let reading = queue.readers.iter().filter(|(_, reader)| reader.reads());
+        let mut numbers: Vec<_> = reading.map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers.into_iter().map(Client::new).collect()
+    }
+
+    /// Returns the queue with the events that senders have added.
+    fn current(&self) -> RefMut<'_, Queue> {
+        let mut queue = self.0.borrow_mut();
+        queue.receive();
+        queue
     }
 
     fn reader(&self, client: Client) -> RefMut<'_, Reader> {
@@ -290,7 +306,7 @@ impl EventQueue {
     /// Packs the events that a client has not read, and passes them to `put` (pmdaEventQueueRecords(3)).
     pub(crate) fn read(&self, client: Client, layout: Layout, put: impl FnOnce(Atom<'_>) -> Result) -> Result {
         self.make_room(client);
-        let queue = &mut *self.0.borrow_mut();
+        let queue = &mut *self.current();
         let packed = queue.pack(client, layout);
         // A client without access has passed the events, too.
         queue.trim();
@@ -299,46 +315,58 @@ impl EventQueue {
     }
 }
 
-/// Converts a value to the type of its metric. Metrics that are not declared accept any type.
-fn typed<'v>(types: &Types, item: Item, value: Atom<'v>) -> Result<Atom<'v>> {
-    let types = types.get().map(Vec::as_slice).unwrap_or_default();
-    match types.binary_search_by_key(&item, |(item, _)| *item).ok().and_then(|at| types.get(at)) {
-        Some((_, ty)) if *ty != value.ty() => value.exactly(*ty),
-        _ => Ok(value),
+impl ParamTypes {
+    /// Encodes the parameters of an event with these flags into `buffer`.
+    fn pack<'v>(
+        &self,
+        buffer: &mut Params,
+        flags: EventFlags,
+        params: impl IntoIterator<Item = (Item, Atom<'v>)>,
+    ) -> Result {
+        if flags.contains(EventFlags::MISSED) {
+            return Err(Error::CONV);
+        }
+        buffer.clear();
+        params.into_iter().try_for_each(|(item, value)| {
+            let parameter = PmId::new(self.domain, item);
+            let added = buffer.add(parameter, self.typed(item, value)?);
+            if added == Err(Error::CONV) {
+                warn!(source = "events", "event dropped: parameter {parameter} is a text with a NUL byte");
+            }
+            added
+        })
+    }
+
+    /// Converts a value to the type of its metric. Metrics that are not declared accept any type.
+    fn typed<'v>(&self, item: Item, value: Atom<'v>) -> Result<Atom<'v>> {
+        let types = self.types.get().map(Vec::as_slice).unwrap_or_default();
+        match types.binary_search_by_key(&item, |(item, _)| *item).ok().and_then(|at| types.get(at)) {
+            Some((_, ty)) if *ty != value.ty() => value.exactly(*ty),
+            _ => Ok(value),
+        }
     }
 }
 
 impl Queue {
-    /// Returns the number of the oldest event in the queue.
-    fn first(&self) -> u64 {
-        self.waiting.front().map_or(self.next, |waiting| waiting.number)
-    }
-
     fn push(&mut self, time: Stamp, flags: EventFlags) -> Result {
-        let size = size(&self.buffer);
-        self.count += 1;
-        self.bytes += size as u64;
-        if size > self.limit {
-            warn!(source = "events", "event of {size} bytes dropped: the queue holds {} bytes", self.limit);
-            return Err(Error::TOOBIG);
+        self.store.admit(size(&self.buffer))?;
+        if self.is_needed() {
+            // The clone of a buffer has no spare capacity.
+            self.store.keep(Event { time, flags, params: self.buffer.clone() });
         }
-        if !self.keeps && !self.readers.values().any(Reader::reads) {
-            return Ok(());
-        }
-        while self.size + size > self.limit && self.drop_first() {}
-        self.size += size;
-        // The clone of a buffer has no spare capacity.
-        let event = Event { time, flags, params: self.buffer.clone() };
-        self.waiting.push_back(Waiting { number: self.next, event });
-        self.next += 1;
         Ok(())
     }
 
-    /// Drops the oldest event; false when the queue is empty.
-    fn drop_first(&mut self) -> bool {
-        let first = self.waiting.pop_front();
-        self.size -= first.as_ref().map_or(0, |waiting| size(&waiting.event.params));
-        first.is_some()
+    /// Returns whether events are kept for clients.
+    fn is_needed(&self) -> bool {
+        self.keeps || self.readers.values().any(Reader::reads)
+    }
+
+    /// Adds the events of senders.
+    fn receive(&mut self) {
+        let Some(sent) = self.inbox.as_ref().and_then(|inbox| inbox.take()) else { return };
+        let is_needed = self.is_needed();
+        self.store.append(sent, is_needed);
     }
 
     /// Drops the events that all clients have read.
@@ -347,24 +375,23 @@ impl Queue {
             return;
         }
         let read = self.readers.values().flat_map(|reader| reader.next).flatten().min();
-        while read.is_none_or(|read| self.first() < read) && self.drop_first() {}
+        while read.is_none_or(|read| self.store.first() < read) && self.store.drop_first() {}
     }
 
     fn pack(&mut self, client: Client, layout: Layout) -> Result {
-        let first = self.first();
+        let first = self.store.first();
         let reader = self.readers.entry(client.number()).or_default();
         let [micro, nano] = &mut reader.next;
         let position = if layout == Layout::Micro { micro } else { nano };
         self.array.start(layout);
         if self.restricted && !reader.access && reader.filter.is_none() {
-            *position = Some(self.next);
+            *position = Some(self.store.next);
             return Err(Error::PERMISSION);
         }
         let mut next = position.unwrap_or(first);
-        let from = self.waiting.partition_point(|waiting| waiting.number < next);
-        let Queue { array, waiting, .. } = self;
+        let Queue { array, store, .. } = self;
         let time = reader.filter.is_some().then(|| Work::up_to(FILTERING));
-        let packed = waiting.range(from..).try_for_each(|Waiting { number, event }| {
+        let packed = store.from(next).try_for_each(|Waiting { number, event }| {
             put_missed(array, event.time, number - next)?;
             next = *number;
             if reader.filter.as_mut().is_none_or(|passes| passes(event)) {
@@ -375,8 +402,8 @@ impl Queue {
             if time.as_ref().is_some_and(Work::is_over) { Err(Error::AGAIN) } else { Ok(()) }
         });
         // When the value is full, or the filter takes long, the remaining events are sent with the next fetch.
-        if packed.and_then(|()| put_missed(array, self.lost, self.next - next)).is_ok() {
-            next = self.next;
+        if packed.and_then(|()| put_missed(array, store.lost, store.next - next)).is_ok() {
+            next = store.next;
         }
         *position = Some(next);
         Ok(())
@@ -404,7 +431,7 @@ impl fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = self.0.borrow();
         let mut out = f.debug_struct("EventQueue");
-        out.field("limit", &queue.limit).field("size", &queue.size).field("events", &queue.waiting.len());
+        out.field("store", &queue.store);
         out.field("clients", &queue.readers.len()).finish()
     }
 }

@@ -45,7 +45,8 @@
 //! crate `serde`, usually `json!` of `serde_json`.
 //!
 //! An agent runs on one thread and need not be [`Send`]. The handles that it gets from [`Setup`], [`Clients`] and
-//! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`] or its [`Publisher`].
+//! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`]
+//! or its [`Publisher`], and events by an [`EventSender`].
 //!
 //! The [`cookbook`] has recipes: changing instances, slow sources, rates, labels, options, tests and more.
 //!
@@ -114,7 +115,7 @@ pub use daemon::{main, run};
 pub use dynamic::Dynamic;
 pub use engine::{Engine, EngineBuilder, Reply, Startup};
 pub use error::{Failure, SetupError, Start};
-pub use event::{Event, EventQueue};
+pub use event::{Event, EventQueue, EventSender};
 pub use indom::Instances;
 pub use options::{TransportOptions, command, refuse};
 pub use pcp_pdu::event::{EventFlags, Stamp};

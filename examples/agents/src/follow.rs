@@ -63,10 +63,7 @@ impl Agent for Follow {
 
     fn store(&mut self, _: Item, _: Option<Inst>, value: Atom<'_>, client: Client) -> Result {
         let wanted = <&str>::try_from(value)?.to_owned();
-        self.queue.set_filter(client, move |event| match event.param(LINE) {
-            Some(Atom::String(line)) => String::from_utf8_lossy(line).contains(&wanted),
-            _ => false,
-        });
+        self.queue.set_filter(client, move |event| event.text(LINE).is_some_and(|line| line.contains(&wanted)));
         Ok(())
     }
 }

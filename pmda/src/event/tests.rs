@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::thread;
 
 use pcp_pdu::event::{Record, records};
 use proptest::prelude::*;
@@ -21,6 +22,11 @@ fn queue(bytes: usize) -> (Ends, EventQueue) {
 /// Adds an event with 16 bytes of parameters.
 fn push(queue: &EventQueue, n: u32) {
     queue.push(at(n), EventFlags::POINT, [(NUMBER, n.into())]).unwrap();
+}
+
+/// Sends the event of [`push`].
+fn send(sender: &EventSender, n: u32) {
+    sender.send(at(n), EventFlags::POINT, [(NUMBER, n.into())]).unwrap();
 }
 
 fn at(n: u32) -> Stamp {
@@ -297,23 +303,123 @@ fn a_queue_that_keeps_has_a_past_for_new_clients() {
     assert_eq!((read(&queue, A), read(&queue, B)), (vec![-5, 4], vec![3, -5, 4]));
 }
 
+#[test]
+fn senders_add_events_from_any_thread() {
+    fn is_handle<H: Clone + Send + Sync>(_: &H) {}
+    let (_ends, queue) = queue(10_000 * SIZE);
+    let sender = queue.sender();
+    is_handle(&sender);
+    send(&sender, 1);
+    // No client was reading.
+    assert_eq!((queue.count(), read(&queue, A), queue.memory()), (1, vec![], 0));
+    push(&queue, 2);
+    send(&sender, 3);
+    push(&queue, 4);
+    sender.lost(at(5), 2);
+    assert_eq!((queue.count(), queue.bytes(), queue.memory()), (6, 4 * SIZE as u64, 3 * SIZE));
+    assert_eq!((read(&queue, A), read(&queue, A)), (vec![2, 3, 4, -2], vec![]));
+
+    let threads = [10_000, 20_000].map(|from| {
+        let sender = queue.sender();
+        thread::spawn(move || (from..from + 1000).for_each(|n| send(&sender, n)))
+    });
+    let mut found = Vec::new();
+    while found.len() < 2000 {
+        found.extend(read(&queue, A));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let [first, second] = [10_000, 20_000].map(|from| {
+        let of_thread = found.iter().copied().filter(|n| (from..from + 1000).contains(n));
+        of_thread.eq(from..from + 1000)
+    });
+    assert!(first && second && read(&queue, A).is_empty());
+}
+
+#[test]
+fn events_that_were_sent_wait_in_the_memory_of_a_queue_and_the_newest_stay() {
+    let (_ends, queue) = queue(3 * SIZE);
+    let sender = queue.sender();
+    read(&queue, A);
+    (1..=2).for_each(|n| push(&queue, n));
+    (3..=4).for_each(|n| send(&sender, n));
+    assert_eq!(read(&queue, A), [-1, 2, 3, 4]);
+    (5..=1000).for_each(|n| send(&sender, n));
+    let inbox = queue.0.borrow().inbox.as_ref().map(|inbox| format!("{sender:?} {}", Arc::strong_count(inbox)));
+    assert_eq!(inbox.unwrap(), format!("EventSender {{ waiting: Some({}) }} 1", 3 * SIZE));
+    assert_eq!(read(&queue, A), [-993, 998, 999, 1000]);
+    assert_eq!((queue.count(), queue.bytes(), queue.memory()), (1000, 1000 * SIZE as u64, 0));
+    let text = "x".repeat(3 * SIZE);
+    assert_eq!(sender.send(at(2), EventFlags::POINT, [(TEXT, text.as_str().into())]), Err(Error::TOOBIG));
+    assert_eq!((queue.count(), read(&queue, A)), (1001, vec![]));
+}
+
+#[test]
+fn what_is_sent_is_checked_by_the_sender_and_ends_with_the_queue() {
+    let (ends, queue) = queue(3 * SIZE);
+    let sender = queue.sender();
+    let send = |params: &[(Item, Atom<'_>)]| sender.send(at(0), EventFlags::POINT, params.iter().copied());
+    assert_eq!(send(&[(NUMBER, Atom::I32(-1))]), Err(Error::SIGN));
+    assert_eq!(send(&[(TEXT, 1u32.into())]), Err(Error::TYPE));
+    assert_eq!(send(&[(TEXT, "a\0b".into())]), Err(Error::CONV));
+    assert_eq!(sender.send(at(0), EventFlags::MISSED, []), Err(Error::CONV));
+    assert_eq!((queue.count(), sender.is_closed()), (0, false));
+    drop((queue, ends));
+    assert!(sender.is_closed());
+    assert_eq!(send(&[(NUMBER, 1u32.into())]), Ok(()));
+    sender.lost(at(0), 1);
+}
+
+#[test]
+fn readers_are_known_by_number() {
+    let (ends, queue) = queue(3 * SIZE);
+    queue.set_filter(A, |_| true);
+    assert!(queue.readers().is_empty());
+    [B, A].iter().for_each(|client| _ = read(&queue, *client));
+    assert_eq!((queue.readers(), queue.clients()), (vec![A, B], 2));
+    ends.forget(Some(A.number()));
+    assert_eq!(queue.readers(), [B]);
+}
+
+#[test]
+fn a_filter_reads_texts() {
+    let (_ends, queue) = queue(10 * SIZE);
+    queue.set_filter(A, |event| {
+        assert_eq!((event.bytes(NUMBER), event.text(NUMBER), event.text(Item::new(0, 3))), (None, None, None));
+        event.text(TEXT).is_some_and(|text| text.contains("s\u{fffd}v")) && event.bytes(TEXT) == Some(b"s\xffven")
+    });
+    read(&queue, A);
+    for (n, text) in [(6, &b"six"[..]), (7, b"s\xffven")] {
+        queue.push(at(n), EventFlags::POINT, [(NUMBER, n.into()), (TEXT, Atom::String(text))]).unwrap();
+    }
+    assert_eq!(read(&queue, A), [7]);
+}
+
 proptest! {
     /// Compares queues with a model: the events that a client has read and those that it has missed are all events
     /// since its first fetch. The memory stays within its limit.
     #[test]
-    fn nothing_is_lost_untold(steps in prop::collection::vec(0..6u8, 0..300), limit in 1..8usize) {
+    fn nothing_is_lost_untold(steps in prop::collection::vec(0..8u8, 0..300), limit in 1..8usize) {
         let (ends, queue) = queue(limit * SIZE);
+        let sender = queue.sender();
         let mut last = 0;
         let mut read_to = [None::<i64>; 2];
         for step in steps {
             match step {
-                0..=2 => {
+                0..=1 => {
                     last += 1;
                     push(&queue, last);
                 }
-                3 => {
+                2..=3 => {
+                    last += 1;
+                    send(&sender, last);
+                }
+                6 => {
                     last += 2;
                     queue.lost(at(last), 2);
+                }
+                7 => {
+                    last += 2;
+                    sender.lost(at(last), 2);
                 }
                 n => {
                     let to = &mut read_to[usize::from(n - 4)];
@@ -331,7 +437,7 @@ proptest! {
                     *to = Some(at);
                 }
             }
-            prop_assert!(queue.memory() <= limit * SIZE);
+            prop_assert!(queue.0.borrow().store.size() <= limit * SIZE);
         }
         prop_assert_eq!(queue.count(), u64::from(last));
         ends.forget(None);
