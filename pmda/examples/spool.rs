@@ -135,7 +135,7 @@ mod tests {
         let text = format!("PCP_SYSCONF_DIR={0}\nPCP_VAR_DIR={0}\n", host.path().display());
         let builder = Engine::<Spool>::builder().config(Config::new(text.as_bytes(), []));
         let mut spool = Collector::new(Local::start(builder).unwrap());
-        while !spool.channel().engine().agent().is_ready() {
+        while !spool.agent().is_ready() {
             std::thread::yield_now();
         }
         let [files, lines, age] =

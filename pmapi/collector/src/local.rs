@@ -154,6 +154,49 @@ impl<A: Agent> Collector<Local<A>> {
         let metric = schema.metrics().iter().find(|m| m.name() == name).ok_or(Error::NAME)?;
         Ok(PmId::new(schema.domain(), metric.item()))
     }
+
+    /// Returns the agent.
+    pub fn agent(&self) -> &A {
+        self.channel().engine().agent()
+    }
+
+    /// Returns the agent, mutably. A test that lets time pass, or a source be readable, wakes the agent as a daemon does:
+    ///
+    /// ```
+    /// # use pmda::prelude::*;
+    /// use pmda::{PollSet, Wake};
+    ///
+    /// # #[derive(Default)]
+    /// struct Clock {
+    ///     ticks: u64,
+    /// }
+    ///
+    /// impl Agent for Clock {
+    /// #     const NAME: &'static str = "clock";
+    /// #     const DOMAIN: u16 = 400;
+    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #         setup.counter("clock.ticks", Item::new(0, 0), |clock: &Self| clock.ticks);
+    /// #         Ok(Clock::default())
+    /// #     }
+    ///     // …
+    ///     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
+    ///         set.at(std::time::Instant::now() + std::time::Duration::from_secs(1));
+    ///     }
+    ///
+    ///     fn wake(&mut self, _: Wake) {
+    ///         self.ticks += 1;
+    ///     }
+    /// }
+    ///
+    /// let mut clock = pcp_collector::Local::<Clock>::collector()?;
+    /// clock.agent_mut().wake(Wake::Time);
+    /// let ticks = clock.metric("clock.ticks")?;
+    /// assert_eq!(clock.value(ticks)?, Atom::U64(1));
+    /// # Ok::<(), pmda::Failure>(())
+    /// ```
+    pub fn agent_mut(&mut self) -> &mut A {
+        self.channel_mut().engine_mut().agent_mut()
+    }
 }
 
 impl<A: Agent> Channel for Local<A> {

@@ -85,7 +85,7 @@ fn start() -> Meters {
 }
 
 fn agent(meter: &mut Meters) -> &mut Meter {
-    meter.channel_mut().engine_mut().agent_mut()
+    meter.agent_mut()
 }
 
 /// Returns the values of a metric as text, or its error.
@@ -254,7 +254,7 @@ fn rows_keep_their_numbers_over_restarts() {
         let config = Config::new(b"", [("PCP_VAR_DIR".into(), dir.path().into())]);
         let builder = Engine::<Kept>::builder().config(config);
         let mut kept = Collector::new(Local::start(builder).unwrap());
-        kept.channel_mut().engine_mut().agent_mut().1 = names;
+        kept.agent_mut().1 = names;
         let row = kept.metric("kept.row").unwrap();
         kept.values(row).unwrap().iter().map(|(inst, _)| inst.map(Inst::word)).collect()
     };

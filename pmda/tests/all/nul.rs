@@ -89,7 +89,7 @@ fn a_text_with_a_nul_byte_is_an_error() {
     let sample = agent.fetch(&[pmid(0), pmid(1), pmid(2), pmid(3)]).unwrap();
     let counts: Vec<_> = sample.sets().map(|set| set.values().count()).collect();
     assert_eq!(counts, [0, 1, 1, 1]);
-    assert_eq!(agent.channel_mut().engine_mut().agent_mut().outcomes, [Err(Error::CONV), Ok(())]);
+    assert_eq!(agent.agent_mut().outcomes, [Err(Error::CONV), Ok(())]);
     let indom = InDom::new(domain, INDOM);
     let names: Vec<_> = agent.instances(indom).unwrap().into_iter().map(|(inst, _)| inst.word()).collect();
     assert_eq!(names, [0, 2]);

@@ -52,7 +52,7 @@ impl Agent for Told {
 }
 
 fn named(agent: &mut Collector<Local<Told>>) -> Vec<Item> {
-    std::mem::take(&mut agent.channel_mut().engine_mut().agent_mut().named)
+    std::mem::take(&mut agent.agent_mut().named)
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn the_metrics_of_a_fetch() {
     let errors: Vec<_> = fetched.sets().map(|set| set.error).collect();
     assert_eq!(errors, [None, None, Some(Error::PMID), None, Some(Error::PMID)]);
     assert_eq!(named(&mut agent), [ITEMS[1], DECLARED, ITEMS[1], unknown]);
-    assert_eq!(agent.channel().engine().agent().log, "rfff");
+    assert_eq!(agent.agent().log, "rfff");
 
     let refused = agent.as_client(7).fetch(&pmids).unwrap_err();
     assert_eq!(refused.code(), Error::PERMISSION);
-    assert_eq!(agent.channel().engine().agent().log, "rfffr");
+    assert_eq!(agent.agent().log, "rfffr");
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn a_list_that_is_fetched_again_has_the_metrics_of_now() {
         errors[0].clone()
     };
     assert_eq!(errors(&mut agent), [None, Some(Error::PMID), None]);
-    let names = &mut agent.channel_mut().engine_mut().agent_mut().names;
+    let names = &mut agent.agent_mut().names;
     names.insert(&MetricDef::new("told.dynamic.later", later, Type::U32)).unwrap();
     assert_eq!(errors(&mut agent), [None, None, None]);
-    agent.channel_mut().engine_mut().agent_mut().names.remove("told.dynamic.a");
+    agent.agent_mut().names.remove("told.dynamic.a");
     assert_eq!(errors(&mut agent), [Some(Error::PMID), None, None]);
 }
 

@@ -147,12 +147,12 @@ fn servers_are_asked() {
 #[test]
 fn the_output_of_a_command() {
     let mut agent = agent::<Script>(&["--command", "echo files 42; echo /a b 1.5; echo nothing; echo x y"]);
-    while !agent.channel_mut().engine_mut().agent_mut().is_ready() {
+    while !agent.agent().is_ready() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(values(&mut agent, "script.value"), pairs(&[("/a b", "1.5"), ("files", "42")]));
     let mut agent = self::agent::<Script>(&["--command", "exit 3"]);
-    while !agent.channel_mut().engine_mut().agent_mut().is_ready() {
+    while !agent.agent().is_ready() {
         thread::sleep(Duration::from_millis(10));
     }
     let value = agent.metric("script.value").unwrap();

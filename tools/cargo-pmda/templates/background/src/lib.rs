@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn values_come_when_the_agent_is_ready() {
         let mut agent = Local::<Template>::collector().unwrap();
-        while !agent.channel_mut().engine_mut().agent_mut().is_ready() {
+        while !agent.agent().is_ready() {
             thread::sleep(Duration::from_millis(10));
         }
         let files = agent.metric("template.files").unwrap();

@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn metrics_come_and_go() {
-        let mut agent = Local::<Template>::collector().unwrap();
-        let agent = agent.channel_mut().engine_mut().agent_mut();
+        let mut collector = Local::<Template>::collector().unwrap();
+        let agent = collector.agent_mut();
         agent.read("one 1\ntwo 2\nthree x\nbad-name 4\n");
         assert_eq!(agent.names.len(), 2);
         let two = agent.names.item("template.vm.two").unwrap();

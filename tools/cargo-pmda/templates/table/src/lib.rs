@@ -70,7 +70,7 @@ mod tests {
             let column = agent.metric(&format!("template.{name}")).unwrap();
             // A host without a network may have no interface.
             let count = agent.values(column).unwrap().iter().count();
-            let rows = &agent.channel_mut().engine_mut().agent_mut().rows;
+            let rows = &agent.agent_mut().rows;
             assert_eq!(count, rows.active_len());
         }
     }
