@@ -10,7 +10,8 @@ use pmda::prelude::*;
 use pmda::{EventFlags, EventQueue, Stamp};
 
 const RECORDS: Item = Item::new(0, 0);
-const LINE: Item = Item::new(0, 1);
+/// The parameter of each event.
+pub const LINE: Item = Item::new(0, 1);
 /// Most bytes that a request reads. What is more is skipped, and counted as missed.
 const MOST: u64 = 256 << 10;
 

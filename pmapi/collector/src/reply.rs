@@ -1,5 +1,6 @@
 //! The answers of agents.
 
+use pcp_pdu::event::{Layout, Record, records};
 use pcp_pdu::label::{LabelReq, RawLabelSet};
 use pcp_pdu::result::{Changes, ResultPdu, ValueSet};
 use pmapi::{Atom, Domain, InDom, Inst, LabelLevel, LabelSet, OptionWord as _, PmId, Type};
@@ -79,6 +80,49 @@ impl<'a> MetricValues<'a> {
     /// Returns the value of an instance.
     pub fn get(&self, inst: Inst) -> Option<Atom<'a>> {
         self.iter().find(|(other, _)| *other == Some(inst)).map(|(_, atom)| atom)
+    }
+
+    /// Returns the records of event values (pmUnpackEventRecords(3)).
+    ///
+    /// ```
+    /// # use pmda::prelude::*;
+    /// # use pmda::{EventFlags, EventQueue, Stamp};
+    /// # const LINE: Item = Item::new(0, 1);
+    /// # struct Lines(EventQueue);
+    /// # impl Agent for Lines {
+    /// #     const NAME: &'static str = "lines";
+    /// #     const DOMAIN: u16 = 400;
+    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #         setup.metric("lines.records", Item::new(0, 0), Type::Event);
+    /// #         setup.metric("lines.line", LINE, Type::String).parameter();
+    /// #         Ok(Lines(setup.event_queue(1 << 20).keeping()))
+    /// #     }
+    /// #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result {
+    /// #         out.put_events(&self.0)
+    /// #     }
+    /// # }
+    /// let mut lines = pcp_collector::Local::<Lines>::collector()?;
+    /// # lines.agent().0.sender().send(Stamp::now(), EventFlags::POINT, [(LINE, "a line".into())])?;
+    /// let records = lines.metric("lines.records")?;
+    /// for record in lines.values(records)?.records()? {
+    ///     assert_eq!((record.missed, record.text(LINE).as_deref()), (0, Some("a line")));
+    /// }
+    /// # Ok::<(), pmda::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Agent`] with `PM_ERR_TYPE` for values of another type, or with `PM_ERR_CONV` for a damaged record.
+    pub fn records(&self) -> Result<Vec<Record<'a>>> {
+        let mut all = Vec::new();
+        for (_, value) in self.iter() {
+            let (payload, layout) = match value {
+                Atom::Event(payload) => (payload, Layout::Micro),
+                Atom::HighResEvent(payload) => (payload, Layout::Nano),
+                _ => return Err(Error::Agent(pmapi::Error::TYPE)),
+            };
+            all.extend(records(payload, layout).map_err(Error::Agent)?);
+        }
+        Ok(all)
     }
 }
 

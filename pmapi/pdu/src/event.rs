@@ -1,5 +1,6 @@
 //! Payload of event values: records with time, flags and parameters (pmUnpackEventRecords(3)).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,7 @@ use bitflags::bitflags;
 use memchr::memchr;
 
 use super::result::{BLOCK_HEAD, MAX_PAYLOAD, block_atom};
-use pmapi::{Atom, Error, PmId, Result, Type};
+use pmapi::{Atom, Error, Item, PmId, Result, Type};
 
 bitflags! {
     /// Flags of an event record (`PM_EVENT_FLAG_*`).
@@ -77,6 +78,20 @@ impl<'a> Record<'a> {
     /// Iterates over the parameters: metrics and their values.
     pub fn params(&self) -> impl Iterator<Item = (Option<PmId>, Atom<'a>)> + use<'a> {
         params(self.params)
+    }
+
+    /// Returns the first value of a parameter.
+    pub fn param(&self, item: Item) -> Option<Atom<'a>> {
+        self.params().find(|(pmid, _)| pmid.is_some_and(|pmid| pmid.item() == item)).map(|(_, value)| value)
+    }
+
+    /// Returns a parameter that is a text; `None` for another type, or if the record does not have it. Bytes that are not
+    /// UTF-8 become `U+FFFD`.
+    pub fn text(&self, item: Item) -> Option<Cow<'a, str>> {
+        match self.param(item) {
+            Some(Atom::String(bytes)) => Some(String::from_utf8_lossy(bytes)),
+            _ => None,
+        }
     }
 }
 
