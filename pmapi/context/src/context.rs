@@ -1,6 +1,6 @@
 //! Contexts of all kinds, and their fetches.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pcp_archive::{Archive, Interpolation};
@@ -59,12 +59,32 @@ impl Context {
     /// Loads agents as shared objects into this process (`PM_CONTEXT_LOCAL`). Agents that cannot be loaded are left
     /// out: [`Context::local_failures`] returns the reasons.
     ///
-    /// An agent in C can corrupt the process, unless [`LocalAgents::set_host`] names a program that serves each agent
-    /// in a separate process. One thread calls all agents.
+    /// An agent in C can corrupt the process: [`Context::open_hosted`] keeps it in another. One thread calls all agents.
+    ///
+    /// # Safety
+    /// The caller trusts the files of the list as its own code, as [`pcp_collector::SharedObject::open`] says.
     ///
     /// # Errors
     /// [`LocalError`](crate::LocalError).
-    pub fn open_local(agents: LocalAgents) -> Result<Context, ContextError> {
+    #[allow(unsafe_code, reason = "agents are shared objects")]
+    pub unsafe fn open_local(agents: LocalAgents) -> Result<Context, ContextError> {
+        Self::open_agents(agents)
+    }
+
+    /// Opens a local context whose agents are in processes of their own, so that none can harm this one. Agents that
+    /// cannot be started are left out: [`Context::local_failures`] returns the reasons.
+    ///
+    /// Each agent is served by `HOST --so FILE --entry INIT -d DOMAIN -l -`, which behaves like a daemon on its standard
+    /// input and output. pmda-host of this repository is such a program.
+    ///
+    /// # Errors
+    /// [`LocalError`](crate::LocalError).
+    pub fn open_hosted(mut agents: LocalAgents, host: impl Into<PathBuf>) -> Result<Context, ContextError> {
+        agents.host = Some(host.into());
+        Self::open_agents(agents)
+    }
+
+    fn open_agents(agents: LocalAgents) -> Result<Context, ContextError> {
         let local = Local::open(agents)?;
         Ok(Context { base: Base::Local(Box::new(local)), derived: Derived::default() })
     }

@@ -85,7 +85,8 @@ fn as_a_process() {
 
 #[test]
 fn as_a_shared_object() {
-    let mut agent = SharedObject::collector(&example("libpmda_zoo.so"), "zoo_init", domain()).unwrap();
+    // SAFETY: it is an agent of this workspace.
+    let mut agent = unsafe { SharedObject::collector(&example("libpmda_zoo.so"), "zoo_init", domain()) }.unwrap();
     assert_eq!((agent.channel().interface(), agent.features()), (7, Features::AUTHORIZE));
     conformance(&mut agent);
     assert!(agent.as_client(3).attribute(Attribute::USERID, "1000").unwrap());

@@ -98,7 +98,8 @@ fn a_panic_at_the_start_ends_the_agent_and_its_log() {
 #[test]
 fn as_a_shared_object() {
     let library = example("libpmda_stage.so");
-    let mut agent = SharedObject::collector(&library, "stage_init", domain()).unwrap();
+    // SAFETY: it is an agent of this workspace.
+    let mut agent = unsafe { SharedObject::collector(&library, "stage_init", domain()) }.unwrap();
     conformance(&mut agent);
     agent.store(pmid(NOT_READY), None, Atom::U32(3_600_000)).unwrap();
     assert_eq!(refused(agent.desc(pmid(UID))), Error::AGAIN);

@@ -1,7 +1,7 @@
 //! Tests of agents over each host, and under the real pmcd. Tests that need a process of their own are programs of their
 //! own.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
 #[path = "../stage/mod.rs"]
 mod stage;

@@ -93,8 +93,11 @@ impl Agent {
     }
 
     /// Loads an agent from a shared object.
+    #[allow(unsafe_code, reason = "the agent is a shared object")]
     pub(crate) fn load(path: &[u8], init: &str, domain: i32, console: &Console) -> Result<Self, LoadError> {
-        let object = SharedObject::open_with_debug(OsStr::from_bytes(path).as_ref(), init, domain, console.options())?;
+        let file = OsStr::from_bytes(path).as_ref();
+        // SAFETY: the user of dbpmda asks for the code of this file to be run.
+        let object = unsafe { SharedObject::open_with_debug(file, init, domain, console.options())? };
         let (version, interface) = (object.pmapi(), object.interface());
         let (entry, asked) = (object.entry(), Interface::challenge(0).interface);
         let challenge = format!("challenge: pmda_interface={asked:#x} pmapi_version=2");

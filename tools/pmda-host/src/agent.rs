@@ -75,6 +75,7 @@ impl Read for Noted<'_> {
 ///
 /// # Errors
 /// A failure of the connections to pmcd or to the supervisor.
+#[allow(unsafe_code, reason = "the agent is a shared object")]
 pub(crate) fn run(options: &Options, program: &Program, inherited: [i32; 4]) -> Result<(), Failure> {
     set_pdeathsig(Signal::SIGKILL)?;
     let [input, output, memory, supervisor] = inherited;
@@ -87,7 +88,9 @@ pub(crate) fn run(options: &Options, program: &Program, inherited: [i32; 4]) -> 
     let shared = Shared::open(adopt(memory)?.into())?;
     let control = Control::new(io::stdin().as_fd().try_clone_to_owned()?);
     dup2_stdin(File::open("/dev/null")?)?;
-    let loaded = SharedObject::open_with_debug(&options.so, &options.entry(), options.domain.into(), options.debug());
+    let (file, entry, domain) = (&options.so, options.entry(), options.domain.into());
+    // SAFETY: this process exists to run the code of this file, which its command line names.
+    let loaded = unsafe { SharedObject::open_with_debug(file, &entry, domain, options.debug()) };
     let mut agent = match loaded {
         Ok(agent) => agent,
         Err(e) => return Ok(control.send(&Message::Failed(e.to_string()))?),

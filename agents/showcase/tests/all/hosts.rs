@@ -102,7 +102,8 @@ fn as_a_process() {
 
 #[test]
 fn as_a_shared_object() {
-    features(SharedObject::collector(&built("pmda_showcase"), "showcase_init", domain()).unwrap());
+    // SAFETY: it is an agent of this workspace.
+    features(unsafe { SharedObject::collector(&built("pmda_showcase"), "showcase_init", domain()) }.unwrap());
 }
 
 #[test]

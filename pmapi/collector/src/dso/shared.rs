@@ -72,25 +72,33 @@ pub enum LoadError {
 impl SharedObject {
     /// Loads a file and calls its entry point.
     ///
+    /// # Safety
+    /// The caller trusts the file as its own code: loading runs the file's initializers, and every later call runs its
+    /// functions in this process. `init` must be the entry point of an agent, as pmda(3) describes it.
+    ///
     /// # Errors
     /// [`LoadError::Load`] when the file cannot be loaded, [`LoadError::Entry`] without the function `init`,
     /// [`LoadError::Init`] when it fails, [`LoadError::Interface`] or [`LoadError::Pmapi`] for an unsupported version.
-    pub fn open(path: &Path, init: &str, domain: i32) -> std::result::Result<SharedObject, LoadError> {
-        Self::open_with_debug(path, init, domain, Debug::NONE)
+    pub unsafe fn open(path: &Path, init: &str, domain: i32) -> std::result::Result<SharedObject, LoadError> {
+        // SAFETY: the caller answers for it.
+        unsafe { Self::open_with_debug(path, init, domain, Debug::NONE) }
     }
 
     /// Loads a file as [`SharedObject::open`] does. The libpcp of an agent in C gets debug options before the entry
     /// point is called (pmSetDebug(3)).
     ///
+    /// # Safety
+    /// That of [`SharedObject::open`].
+    ///
     /// # Errors
     /// The errors of [`SharedObject::open`].
-    pub fn open_with_debug(
+    pub unsafe fn open_with_debug(
         path: &Path,
         init: &str,
         domain: i32,
         options: Debug,
     ) -> std::result::Result<SharedObject, LoadError> {
-        // SAFETY: an agent's shared object is built to be loaded by any host that wants its metrics.
+        // SAFETY: the caller trusts the file.
         let library = unsafe { Library::new(path) }.map_err(|e| {
             let reason = e.source().map_or_else(|| e.to_string(), |said| said.to_string());
             LoadError::Load { path: path.into(), reason }
@@ -100,7 +108,7 @@ impl SharedObject {
             set_debug(&library, options);
         }
         let mut interface = Box::new(Interface::challenge(domain));
-        // SAFETY: this is the type of the entry points of agents.
+        // SAFETY: the caller says that this is the entry point of an agent, and this is the type of those.
         let entry = unsafe {
             let entry: libloading::Symbol<'_, unsafe extern "C" fn(*mut Interface)> = library
                 .get(init.as_bytes())
@@ -141,10 +149,18 @@ impl SharedObject {
 
     /// Loads a file with [`SharedObject::open`], and returns a collector for it.
     ///
+    /// # Safety
+    /// That of [`SharedObject::open`].
+    ///
     /// # Errors
     /// The errors of [`SharedObject::open`].
-    pub fn collector(path: &Path, init: &str, domain: Domain) -> std::result::Result<Collector<Self>, LoadError> {
-        let object = Self::open(path, init, domain.get().into())?;
+    pub unsafe fn collector(
+        path: &Path,
+        init: &str,
+        domain: Domain,
+    ) -> std::result::Result<Collector<Self>, LoadError> {
+        // SAFETY: the caller answers for it.
+        let object = unsafe { Self::open(path, init, domain.get().into())? };
         let features = object.features();
         Ok(Collector::with_features(object, features))
     }

@@ -26,7 +26,8 @@ pub struct LocalAgents {
     pub(super) names: PathBuf,
     /// Directory of the files that the name space includes.
     pub(super) includes: PathBuf,
-    pub(super) host: Option<PathBuf>,
+    /// Program that serves each agent in a process of its own.
+    pub(crate) host: Option<PathBuf>,
 }
 
 /// Why a text does not change the list of agents.
@@ -169,13 +170,6 @@ impl LocalAgents {
     /// Sets the file with the names of the metrics, in the form of PMNS(5).
     pub fn set_names(&mut self, path: impl Into<PathBuf>) {
         self.names = path.into();
-    }
-
-    /// Sets a program that serves each agent in a separate process, so that an agent cannot harm this one. It is
-    /// started as `PROGRAM --so FILE --entry INIT -d DOMAIN -l -`, and behaves like a daemon on its standard input and
-    /// output. pmda-host of this repository is such a program.
-    pub fn set_host(&mut self, program: impl Into<PathBuf>) {
-        self.host = Some(program.into());
     }
 
     /// Iterates over the agents.

@@ -1,5 +1,5 @@
 //! Fetch groups compared with libpcp, over archives and over a live pmcd.
-#![allow(clippy::panic, clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -336,7 +336,8 @@ fn local_agents_as_in_libpcp() {
     agents.specify(&spec).unwrap();
     agents.set_names(oracle.names.clone().unwrap());
     let _alone = LOCAL.lock().unwrap();
-    let mut context = Context::open_local(agents).unwrap();
+    // SAFETY: this is an agent of PCP.
+    let mut context = unsafe { Context::open_local(agents) }.unwrap();
     assert!(context.local_failures().is_empty(), "{:?}", context.local_failures());
     assert!(!context.host_name().unwrap().is_empty() && context.traverse("sample").unwrap().len() > 100);
     let indom = context.lookup_name("sample.bin").and_then(|pmid| context.lookup_desc(pmid)).unwrap().indom.unwrap();
@@ -371,9 +372,8 @@ fn local_agents_in_processes() {
     let mut agents = LocalAgents::empty(&Config::load());
     agents.specify(&spec).unwrap();
     agents.set_names(oracle.names.clone().unwrap());
-    agents.set_host(host);
     let _alone = LOCAL.lock().unwrap();
-    let context = Context::open_local(agents).unwrap();
+    let context = Context::open_hosted(agents, host).unwrap();
     assert!(context.local_failures().is_empty(), "{:?}", context.local_failures());
     let requests = fixed_requests();
     let theirs = without_times(oracle.run("local", &spec, &requests, 1, 0));
@@ -396,7 +396,8 @@ fn local_agents_get_attributes_as_from_libpcp() {
     agents.specify(&spec).unwrap();
     agents.set_names(&root);
     let _alone = LOCAL.lock().unwrap();
-    let mut context = Context::open_local(agents).unwrap();
+    // SAFETY: this is an agent of PCP.
+    let mut context = unsafe { Context::open_local(agents) }.unwrap();
     assert!(context.local_failures().is_empty(), "{:?}", context.local_failures());
     let pmid = context.lookup_name("seen").unwrap();
     let seen = |context: &mut Context| {

@@ -1,5 +1,5 @@
 //! Methods of a context other than fetches: reconnect, sort, unpack events, record.
-#![allow(clippy::panic, clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used, unsafe_code)]
 
 use std::io::Write as _;
 use std::path::Path;
@@ -191,16 +191,18 @@ fn a_local_context_without_names_or_agents() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config::new(format!("PCP_VAR_DIR={}\n", dir.path().display()).as_bytes(), []);
     let mut agents = LocalAgents::empty(&config);
-    let error = Context::open_local(agents.clone()).unwrap_err().to_string();
+    // SAFETY: no file can be loaded, here and below.
+    let open = |agents| unsafe { Context::open_local(agents) };
+    let error = open(agents.clone()).unwrap_err().to_string();
     assert!(error.contains("pmns/root") && error.lines().count() == 1, "{error}");
     let root = dir.path().join("root");
     std::fs::write(&root, "root { x 250:0:0 y 250:*:* }\n").unwrap();
     agents.set_names(&root);
     agents.specify("add,250,no/such,init").unwrap();
-    let mut context = Context::open_local(agents.clone()).unwrap();
+    let mut context = open(agents.clone()).unwrap();
     assert_eq!(context.local_failures().len(), 1);
     assert!(context.local_failures()[0].starts_with("agent of domain 250: "), "{:?}", context.local_failures());
-    let second = Context::open_local(agents).unwrap_err().to_string();
+    let second = open(agents).unwrap_err().to_string();
     assert_eq!(second, "this process has a local context already");
     let mut copy = context.duplicate().unwrap();
     let pmid = copy.lookup_name("x").unwrap();

@@ -87,6 +87,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     try_run(&args, &program).unwrap_or_else(|code| code)
 }
 
+#[allow(unsafe_code, reason = "the agent may be a shared object")]
 fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
     let names = names(args, program)?;
     let seconds = |of: f64| Duration::try_from_secs_f64(of).map_err(|e| program.fail(format_args!("{of}: {e}")));
@@ -94,7 +95,8 @@ fn try_run(args: &Args, program: &Program) -> Result<ExitCode, ExitCode> {
     if let Some([file, init]) = args.dso.as_deref() {
         let domain = names.first().map(|(_, pmid)| pmid.dynamic_root().unwrap_or(pmid.domain()));
         let domain = domain.ok_or_else(|| program.fail("no names"))?;
-        let agent = SharedObject::collector(file.as_ref(), init, domain).map_err(|e| program.fail(e))?;
+        // SAFETY: the user of dbpmda asks for the code of this file to be run.
+        let agent = unsafe { SharedObject::collector(file.as_ref(), init, domain) }.map_err(|e| program.fail(e))?;
         return complete(check(agent, &names, limits), args, program);
     }
     let launch = match (&args.unix, args.inet, &*args.agent) {
