@@ -211,7 +211,7 @@ impl<T> Cache<T> {
     /// [`CacheError::TooSmall`] when an instance has a larger number.
     pub fn resize(&mut self, max: u32) -> Result<(), CacheError> {
         match self.table.largest().filter(|largest| *largest > max) {
-            Some(largest) => Err(CacheError::TooSmall(self.indom, max, largest)),
+            Some(largest) => Err(CacheError::TooSmall { indom: self.indom, max, largest }),
             None => {
                 self.head.max = max.min(MAX);
                 self.touched = true;
@@ -267,7 +267,7 @@ impl<T> Cache<T> {
             }
             (Some(other), _) | (_, Some(other)) => {
                 let other = self.table.entry(other).map_or("", |entry| entry.name);
-                return Err(CacheError::Key(self.indom, name.to_owned(), other.to_owned()));
+                return Err(CacheError::Key { indom: self.indom, name: name.to_owned(), other: other.to_owned() });
             }
             (None, None) => {
                 self.find(name)?;
@@ -285,11 +285,13 @@ impl<T> Cache<T> {
     fn find(&self, name: &str) -> Result<Option<usize>, CacheError> {
         let strange = self.table.key(name).is_empty() || name.trim_ascii_start() != name;
         if (strange && !self.table.takes_any_name()) || name.contains(['\n', '\0']) {
-            return Err(CacheError::Name(self.indom, name.to_owned()));
+            return Err(CacheError::Name { indom: self.indom, name: name.to_owned() });
         }
         let Some(at) = self.table.named(name) else { return Ok(None) };
         match self.table.entry(at).filter(|entry| entry.name != name && name.contains(' ')) {
-            Some(entry) => Err(CacheError::Clash(self.indom, name.to_owned(), entry.name.to_owned())),
+            Some(entry) => {
+                Err(CacheError::Clash { indom: self.indom, name: name.to_owned(), other: entry.name.to_owned() })
+            }
             None => Ok(Some(at)),
         }
     }

@@ -126,12 +126,12 @@ impl Dynamic {
         let item = metric.item();
         if let Some(other) = self.name_of(item) {
             self.check_name(&name)?;
-            return Err(Mistake::SameItem(other.to_owned(), name.into(), item));
+            return Err(Mistake::SameItem { first: other.to_owned(), second: name.into(), item });
         }
         check_help(&name, metric.oneline(), metric.text())?;
         metric.check_restriction(self.scope.wants)?;
         metric.check_no_getter()?;
-        let labels = metric.label_set().map_err(|e| Mistake::Labels(format!("metric {name}"), e))?;
+        let labels = metric.label_set().map_err(|reason| Mistake::Labels { of: format!("metric {name}"), reason })?;
         let info = metric.info(self.scope.domain);
         self.tree.insert_dynamic(&name, info.desc.pmid).map_err(mistake)?;
         let entry = Entry {
@@ -154,7 +154,8 @@ impl Dynamic {
         let name = self.scope.full_name(name);
         self.check_scope(&name)?;
         self.check_name(&name)?;
-        let entry = self.metrics.get_mut(&item).ok_or_else(|| Mistake::NoMetric(name.clone().into_owned(), item))?;
+        let entry =
+            self.metrics.get_mut(&item).ok_or_else(|| Mistake::NoMetric { alias: name.clone().into_owned(), item })?;
         self.tree.insert_dynamic(&name, PmId::new(self.scope.domain, item)).map_err(mistake)?;
         entry.names.push(name.into());
         self.changes.names += 1;
@@ -208,7 +209,8 @@ impl Dynamic {
         let mut mistakes = Vec::new();
         indom.check(&mut mistakes);
         mistakes.into_iter().next().map_or(Ok(()), Err)?;
-        let labels = indom.label_set().map_err(|e| Mistake::Labels(format!("instance domain {serial}"), e))?;
+        let labels =
+            indom.label_set().map_err(|reason| Mistake::Labels { of: format!("instance domain {serial}"), reason })?;
         let text = Help::new(indom.oneline(), indom.text());
         let domain = Domains { instances: indom.fixed().clone(), text, labels: boxed(labels) };
         let new = domain.labels.clone();

@@ -168,7 +168,7 @@ fn check_catalogs(schema: &Schema, agent: &impl Agent) -> Result<(), Mistakes> {
             catalog.names(pmid, &mut |name| _ = newest.get_or_insert(name.to_owned()))?;
             newest
         });
-        mistakes.extend(other.map(|other| Mistake::SameItem(declared.name().to_owned(), other, item)));
+        mistakes.extend(other.map(|second| Mistake::SameItem { first: declared.name().to_owned(), second, item }));
     }
     if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
 }

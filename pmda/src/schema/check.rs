@@ -21,15 +21,16 @@ impl Declarations {
                 mistakes.push(Mistake::Twice(m.name.clone()));
             }
             if let Some(other) = items.insert(m.item, m).filter(|other| other.name != m.name) {
-                mistakes.push(Mistake::SameItem(other.name.clone(), m.name.clone(), m.item));
+                let (first, second) = (other.name.clone(), m.name.clone());
+                mistakes.push(Mistake::SameItem { first, second, item: m.item });
             }
             if let Some(serial) = m.indom.filter(|serial| !self.indoms.iter().any(|i| i.serial == *serial)) {
-                mistakes.push(Mistake::Undeclared(m.name.clone(), serial));
+                mistakes.push(Mistake::Undeclared { metric: m.name.clone(), indom: serial });
             }
             mistakes.extend(check_help(&m.name, &m.oneline, &m.text).err());
             for root in &self.dynamic {
                 if is_at_or_below(&m.name, root) || is_at_or_below(root, &m.name) {
-                    mistakes.push(Mistake::Static(m.name.clone(), root.clone()));
+                    mistakes.push(Mistake::Static { metric: m.name.clone(), root: root.clone() });
                 }
             }
         }
@@ -59,7 +60,7 @@ impl Declarations {
         for argument in &self.arguments {
             mistakes.extend(argument.check().err());
             if !options.insert(argument.option()) {
-                mistakes.push(Mistake::Argument(argument.option().to_owned(), "declared twice"));
+                mistakes.push(Mistake::Argument { option: argument.option().to_owned(), reason: "declared twice" });
             }
         }
         mistakes.extend(self.running.check().err());
@@ -77,7 +78,7 @@ impl Declarations {
             let Some((_, start, rule)) = STARTS.iter().find(|(folder, ..)| path.starts_with(folder)) else { continue };
             let name = path.iter().nth(1).and_then(|name| name.to_str()).unwrap_or_default();
             let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-            let mistake = |why| Mistake::File(path.display().to_string(), why);
+            let mistake = |reason| Mistake::File { path: path.display().to_string(), reason };
             if path.iter().count() != 2 || name.starts_with('.') || !is_plain {
                 mistakes.push(mistake("its name has letters, digits, . _ and - only, and begins with no dot"));
             }
@@ -93,14 +94,18 @@ impl InDomDef {
         mistakes.extend(check_help(&format!("instance domain {}", self.serial), &self.oneline, &self.text).err());
         for (id, name) in self.instances.iter() {
             match Inst::from_word(id) {
-                None => mistakes.push(Mistake::InstanceNumber(self.serial, name.to_owned())),
+                None => mistakes.push(Mistake::InstanceNumber { indom: self.serial, name: name.to_owned() }),
                 Some(inst) if name.is_empty() || name.contains('\0') => {
-                    mistakes.push(Mistake::InstanceName(self.serial, inst));
+                    mistakes.push(Mistake::InstanceName { indom: self.serial, inst });
                 }
                 Some(_) => {}
             }
         }
         let twice = self.instances.twice();
-        mistakes.extend(twice.map(|(inst, name)| Mistake::InstanceTwice(self.serial, inst, name.to_owned())));
+        mistakes.extend(twice.map(|(inst, name)| Mistake::InstanceTwice {
+            indom: self.serial,
+            inst,
+            name: name.to_owned(),
+        }));
     }
 }

@@ -52,7 +52,7 @@ impl ArgumentDef {
     }
 
     pub(super) fn check(&self) -> Result<(), Mistake> {
-        let mistake = |why| Err(Mistake::Argument(self.option.clone(), why));
+        let mistake = |reason| Err(Mistake::Argument { option: self.option.clone(), reason });
         let name = self.option.strip_prefix("--").filter(|name| name.len() > 1);
         let letter = self.option.strip_prefix('-').filter(|name| name.len() == 1);
         let is_option = name.or(letter).is_some_and(|name| {

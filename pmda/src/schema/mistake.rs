@@ -20,29 +20,68 @@ pub enum Mistake {
     #[error("metric {0}: not below a name that is declared dynamic")]
     NotDynamic(String),
     /// A declared metric at, below or above a name of [`Setup::dynamic`](crate::Setup::dynamic).
-    #[error("metric {0}: at, below or above the dynamic name {1}")]
-    Static(String, String),
+    #[error("metric {metric}: at, below or above the dynamic name {root}")]
+    Static {
+        /// Name of the metric.
+        metric: String,
+        /// The dynamic name.
+        root: String,
+    },
     /// An alias for a metric that does not exist.
-    #[error("metric {0}: there is no metric {1}")]
-    NoMetric(String, Item),
+    #[error("metric {alias}: there is no metric {item}")]
+    NoMetric {
+        /// The other name.
+        alias: String,
+        /// Item of the metric.
+        item: Item,
+    },
     /// Two metrics have the same item.
-    #[error("metrics {0} and {1}: both are item {2}")]
-    SameItem(String, String, Item),
+    #[error("metrics {first} and {second}: both are item {item}")]
+    SameItem {
+        /// Name of the metric that was declared first.
+        first: String,
+        /// Name of the other metric.
+        second: String,
+        /// Their item.
+        item: Item,
+    },
     /// A metric whose instance domain is not declared.
-    #[error("metric {0}: instance domain {1} is not declared")]
-    Undeclared(String, Serial),
+    #[error("metric {metric}: instance domain {indom} is not declared")]
+    Undeclared {
+        /// Name of the metric.
+        metric: String,
+        /// Its instance domain.
+        indom: Serial,
+    },
     /// An instance domain that is declared twice.
     #[error("instance domain {0}: declared twice")]
     IndomTwice(Serial),
     /// Two instances with the same number or name.
-    #[error("instance domain {0}: instance {1} ({2:?}) is declared twice")]
-    InstanceTwice(Serial, Inst, String),
+    #[error("instance domain {indom}: instance {inst} ({name:?}) is declared twice")]
+    InstanceTwice {
+        /// The instance domain.
+        indom: Serial,
+        /// Number of the second instance.
+        inst: Inst,
+        /// Its name.
+        name: String,
+    },
     /// An instance with an empty name, or a name with a NUL.
-    #[error("instance domain {0}: instance {1} has no name")]
-    InstanceName(Serial, Inst),
+    #[error("instance domain {indom}: instance {inst} has no name")]
+    InstanceName {
+        /// The instance domain.
+        indom: Serial,
+        /// Number of the instance.
+        inst: Inst,
+    },
     /// An instance with an invalid number.
-    #[error("instance domain {0}: {1:?} has the invalid number 4294967295")]
-    InstanceNumber(Serial, String),
+    #[error("instance domain {indom}: {name:?} has the invalid number 4294967295")]
+    InstanceNumber {
+        /// The instance domain.
+        indom: Serial,
+        /// Name of the instance.
+        name: String,
+    },
     /// A restricted metric of an agent that does not ask for the identity of its clients.
     #[error("metric {0}: restricted, but Agent::WANTS has no Features::AUTHORIZE")]
     Restricted(String),
@@ -60,14 +99,29 @@ pub enum Mistake {
     #[error("metric {0}: a dynamic metric has no getter")]
     DynamicGetter(String),
     /// Invalid labels.
-    #[error("{0}: {1}")]
-    Labels(String, String),
+    #[error("{of}: {reason}")]
+    Labels {
+        /// What the labels are of, such as `metric disk.free`.
+        of: String,
+        /// What is wrong with them.
+        reason: String,
+    },
     /// An invalid declaration of an option for Install.
-    #[error("argument {0:?}: {1}")]
-    Argument(String, &'static str),
+    #[error("argument {option:?}: {reason}")]
+    Argument {
+        /// The option.
+        option: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A configuration file or template that Install cannot copy, or that PCP's tool would not read.
-    #[error("file {0:?}: {1}")]
-    File(String, &'static str),
+    #[error("file {path:?}: {reason}")]
+    File {
+        /// Path of the file.
+        path: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// An invalid name of the user that the agent runs as.
     #[error("user {0:?}: not the name of a user")]
     User(String),

@@ -286,7 +286,7 @@ impl Declarations {
         self.check_install(&mut mistakes);
         let mut labels = Labels::default();
         let mut checked = |of: String, set: Result<LabelSet, String>| {
-            let set = set.map_err(|e| mistakes.push(Mistake::Labels(of, e))).ok();
+            let set = set.map_err(|e| mistakes.push(Mistake::Labels { of, reason: e })).ok();
             set.filter(|set| !set.is_empty())
         };
         // An agent is labelled with its name, unless it has its own labels.
