@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use pcp_base::escape::exported_name;
-use pcp_derived::{Column, Definition, DefinitionId, Evaluator, Text};
+use pcp_derived::{Column, Definition, DefinitionId, Evaluator};
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Desc, Inst, LabelSet};
 use pmda::Instances;
 
@@ -62,8 +63,8 @@ impl Metrics {
             let name = definition.name();
             match desc {
                 Ok(desc) => {
-                    let oneline = definition.text(Text::OneLine);
-                    let help = definition.text(Text::Help).unwrap_or_default();
+                    let oneline = definition.text(TextKind::OneLine);
+                    let help = definition.text(TextKind::Help).unwrap_or_default();
                     let shown = group.shown.get(name);
                     metrics.good.push(Metric {
                         name: group.name_of(name),

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use clap::{Args as _, FromArgMatches as _};
 use domain::Domain;
 use limits::Options;
-use mmv_reader::Help;
 use mmv_reader::collection::{Collection, LabelSubject as Owner};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pmda::prelude::*;
@@ -163,16 +162,12 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
     }
 
     fn text(&self, of: Subject, kind: TextKind) -> Result<Option<&[u8]>> {
-        let which = match kind {
-            TextKind::OneLine => Help::Short,
-            TextKind::Help => Help::Long,
-        };
         match of {
             Subject::Metric(pmid) if pmid.item().cluster() == CONTROL_CLUSTER => {
                 Ok(limits::text(pmid.item()).map(str::as_bytes))
             }
-            Subject::Metric(pmid) => self.files.help(pmid.item(), which).map(Some),
-            Subject::InDom(indom) => self.files.indom_help(indom.serial(), which).map(Some),
+            Subject::Metric(pmid) => self.files.help(pmid.item(), kind).map(Some),
+            Subject::InDom(indom) => self.files.indom_help(indom.serial(), kind).map(Some),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pcp_archive::{Metadata, TextLevel};
+use pcp_archive::Metadata;
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Desc, Domain, InDom, PmId, Semantics, Type};
 use pmda::Setup;
 use pmda::prelude::{InDomDef, Item, MetricDef, Serial};
@@ -76,16 +77,16 @@ impl Metrics {
     pub(crate) fn declare(&self, meta: &Metadata, setup: &mut Setup) {
         let serials: HashMap<InDom, Serial> = self.indoms.iter().map(|(serial, indom)| (*indom, *serial)).collect();
         for (serial, indom) in &self.indoms {
-            let text = |level| meta.indom_text(*indom, level).map(utf8).unwrap_or_default();
+            let text = |kind| meta.indom_text(*indom, kind).map(utf8).unwrap_or_default();
             let declared: &mut InDomDef = setup.indom(*serial);
-            declared.help(one_line(text(TextLevel::OneLine)), text(TextLevel::Help));
+            declared.help(one_line(text(TextKind::OneLine)), text(TextKind::Help));
         }
         let mut served: Vec<&Served> = self.by_pmid.values().collect();
         served.sort_by_key(|metric| metric.item);
         for metric in served {
-            let text = |level| meta.text(metric.desc.pmid, level).map(utf8).unwrap_or_default();
+            let text = |kind| meta.text(metric.desc.pmid, kind).map(utf8).unwrap_or_default();
             let declared: &mut MetricDef = setup.metric(&metric.name, metric.item, metric.desc.ty);
-            declared.units(metric.desc.units).help(one_line(text(TextLevel::OneLine)), text(TextLevel::Help));
+            declared.units(metric.desc.units).help(one_line(text(TextKind::OneLine)), text(TextKind::Help));
             match metric.desc.semantics {
                 Semantics::Counter => _ = declared.counter(),
                 Semantics::Discrete => _ = declared.discrete(),

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pcp_archive::{Archive, Create, TextLevel};
+use pcp_archive::{Archive, Create};
 use pcp_collector::{Collector, LabelTarget, Launch, Process};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
@@ -317,7 +317,7 @@ fn an_archive_of_the_testsuite_under_pmcd() {
     let mut values = 0;
     for name in &names {
         let pmid = recorded.metadata().names().pmid(name.as_bytes()).unwrap();
-        let line = recorded.metadata().text(pmid, TextLevel::OneLine).is_ok();
+        let line = recorded.metadata().text(pmid, TextKind::OneLine).is_ok();
         let (live, archived) = (metadata("live", name), metadata("archive", name));
         // If there is no text, pminfo prints the reason.
         let desc =

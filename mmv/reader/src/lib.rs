@@ -15,7 +15,8 @@
 //! A file is copied, never mapped, so a process that truncates or replaces it meanwhile cannot harm the reader. Invalid
 //! parts are left out, and listed as [`Problem`]s.
 //!
-//! Types of [`pmapi`] are in the interface, so this crate is re-exported. [`format`](mod@format) is that of `pcp-mmv`.
+//! Types of [`pmapi`] are in the interface, so this crate is re-exported. [`format`](mod@format) is that of `pcp-mmv`,
+//! [`TextKind`] that of `pcp-pmda`.
 
 pub mod collection;
 pub mod dump;
@@ -24,9 +25,8 @@ mod reader;
 
 pub use mmv::format;
 pub use pmapi;
-pub use reader::{
-    File, Help, Indom, Instance, Label, MAX_LEN, MAX_TOCS, Metric, Problem, Problems, ReadError, ValueOf,
-};
+pub use pmda::TextKind;
+pub use reader::{File, Indom, Instance, Label, MAX_LEN, MAX_TOCS, Metric, Problem, Problems, ReadError, ValueOf};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

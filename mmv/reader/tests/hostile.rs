@@ -423,7 +423,7 @@ fn texts_are_kept_without_the_zeros_behind_them() {
     collection.refresh();
     for (i, text) in (0..).zip(&texts) {
         let item = Item::new(300, i);
-        assert_eq!(collection.help(item, mmv_reader::Help::Short), Ok(text.as_bytes()));
+        assert_eq!(collection.help(item, mmv_reader::TextKind::OneLine), Ok(text.as_bytes()));
         assert_eq!(values(&mut collection, item), Ok(vec![i.to_string()]));
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use metrics::{counter, describe_counter, describe_histogram, gauge, histogram, with_local_recorder};
-use mmv_reader::Help;
+use mmv_reader::TextKind;
 use mmv_reader::collection::Collection;
 
 use super::state::QUANTILES;
@@ -22,7 +22,7 @@ fn seen(dir: &Path) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     let metrics: Vec<_> = collection.metrics().map(|(name, desc)| (name.to_owned(), desc)).collect();
     for (name, desc) in metrics {
         let name = name.trim_start_matches("mmv.test.");
-        if let Ok(text) = collection.help(desc.item, Help::Short) {
+        if let Ok(text) = collection.help(desc.item, TextKind::OneLine) {
             help.insert(name.to_owned(), format!("{} [{}]", String::from_utf8_lossy(text), desc.units));
         }
         let names: BTreeMap<_, _> = desc.indom.map_or_else(BTreeMap::new, |indom| {

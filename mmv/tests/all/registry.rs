@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mmv::format::{Flags, ValueType, Version};
 use mmv::{Buckets, Counter, CounterWriter, Error, Family, Gauge, Interval, Registry, Semantics, Text, Timer, Units};
-use mmv_reader::{File, Help};
+use mmv_reader::{File, TextKind};
 use nix::sys::stat::{Mode, umask};
 
 fn registry(dir: &Path) -> Registry {
@@ -247,7 +247,7 @@ fn many_values_of_one_metric_are_all_in_the_file() {
     assert!(file.metrics()[0].values().iter().map(|value| value.instance).eq(0..5000));
     let instances = file.indoms()[0].instances();
     assert!(instances.iter().map(|i| file.instance_name(i)).eq(names.iter().map(|name| name.as_bytes())));
-    assert_eq!(file.help(&file.metrics()[1], Help::Short), Some(&b"one line"[..]));
+    assert_eq!(file.help(&file.metrics()[1], TextKind::OneLine), Some(&b"one line"[..]));
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn equal_strings_are_stored_once() {
     let strings = (0..3).map(|toc| &bytes[40 + 16 * toc..]).find(|toc| toc[0] == 5).unwrap();
     assert_eq!(u32::from_ne_bytes(strings[4..8].try_into().unwrap()), 101, "the names and one help text");
     let file = read(dir.path());
-    assert!(file.metrics().iter().all(|m| file.help(m, Help::Long) == Some(b"the same")));
+    assert!(file.metrics().iter().all(|m| file.help(m, TextKind::Help) == Some(b"the same")));
 }
 
 #[test]
@@ -319,7 +319,10 @@ fn everything_about_a_metric() {
     let file = read(dir.path());
     let m = &file.metrics()[0];
     assert_eq!((m.item, m.ty, m.semantics, m.units), (3, ValueType::I32, Semantics::Discrete, Units::BYTES));
-    assert_eq!((file.help(m, Help::Short), file.help(m, Help::Long)), (Some(&b"one line"[..]), Some(&b"a text"[..])));
+    assert_eq!(
+        (file.help(m, TextKind::OneLine), file.help(m, TextKind::Help)),
+        (Some(&b"one line"[..]), Some(&b"a text"[..]))
+    );
     assert_eq!(file.value(0).unwrap().half() as i32, -5);
     let label = &file.labels()[0];
     assert_eq!((label.flags, label.identity, label.instance), (16, 3, -1));

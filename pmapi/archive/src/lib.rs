@@ -64,9 +64,7 @@ pub use decode::record::Record;
 pub use error::{ArchiveError, Result};
 pub use fetch::{Fetched, FetchedSet};
 pub use interpolate::{Interpolated, InterpolatedSet, Interpolation, Interpolator, Marks, Rule, Wrap};
-pub use meta::{
-    DiskInDom, InDomRecord, Instance, InstanceNames, LabelRecord, LabelSetView, Metadata, Names, TextLevel,
-};
+pub use meta::{DiskInDom, InDomRecord, Instance, InstanceNames, LabelRecord, LabelSetView, Metadata, Names};
 pub use part::Part;
 pub use write::{Create, Writer};
 

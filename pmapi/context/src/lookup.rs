@@ -1,6 +1,5 @@
 //! Names, descriptors, instances and texts.
 
-use pcp_archive::TextLevel;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::names::Node;
 use pmapi::{Desc, Error, InDom, Inst, PmId, Result};
@@ -176,8 +175,8 @@ impl Context {
     pub fn lookup_text(&mut self, about: Subject, kind: TextKind) -> Result<Vec<u8>> {
         if let Subject::Metric(pmid) = about {
             if let Some(definition) = self.derived.definition(pmid) {
-                let line = definition.text(pcp_derived::Text::OneLine);
-                let full = definition.text(pcp_derived::Text::Help).filter(|_| kind == TextKind::Help);
+                let line = definition.text(TextKind::OneLine);
+                let full = definition.text(TextKind::Help).filter(|_| kind == TextKind::Help);
                 return full.or(line).map(|text| text.as_bytes().to_vec()).ok_or(Error::TEXT);
             }
         }
@@ -186,10 +185,9 @@ impl Context {
             Base::Local(local) => local.lookup_text(about, kind),
             Base::Archive(recorded) => {
                 let meta = recorded.archive.metadata();
-                let level = if kind == TextKind::Help { TextLevel::Help } else { TextLevel::OneLine };
                 let found = match about {
-                    Subject::Metric(pmid) => meta.text(pmid, level),
-                    Subject::InDom(indom) => meta.indom_text(indom, level),
+                    Subject::Metric(pmid) => meta.text(pmid, kind),
+                    Subject::InDom(indom) => meta.indom_text(indom, kind),
                 };
                 found.map(<[u8]>::to_vec)
             }

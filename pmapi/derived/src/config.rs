@@ -10,8 +10,9 @@ use std::path::Path;
 use super::control::Severity;
 use super::definitions::is_name;
 use super::lexer::is_space;
-use super::{Controls, Definitions, Setter, SyntaxError, Text};
+use super::{Controls, Definitions, Setter, SyntaxError};
 use pcp_base::file;
+use pcp_pdu::metadata::TextKind;
 
 /// Result of loading a configuration.
 #[derive(Clone, Debug, Default)]
@@ -274,8 +275,8 @@ impl Loader<'_> {
             },
         };
         let text = match attribute {
-            "oneline" => Ok(Text::OneLine),
-            "helptext" => Ok(Text::Help),
+            "oneline" => Ok(TextKind::OneLine),
+            "helptext" => Ok(TextKind::Help),
             _ => Err(format!("attribute ({attribute}) is unknown for metric ({name})")),
         };
         let wrong = match (self.definitions.get_mut(name), text) {

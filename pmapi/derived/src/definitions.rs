@@ -5,17 +5,8 @@ use std::collections::HashMap;
 use super::expr::Expr;
 use super::parser::parse;
 use super::{RegisterError, Scope, trace};
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Error, PmId};
-
-/// Kind of help text (`PM_TEXT_ONELINE`, `PM_TEXT_HELP`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Text {
-    /// One-line help text.
-    OneLine,
-    /// Long help text.
-    Help,
-}
 
 /// Derived metric: name, expression, PMID and optional help texts.
 #[derive(Clone, Debug)]
@@ -76,10 +67,10 @@ impl Definition {
     }
 
     /// Returns a help text (pmLookupText(3) with `PM_TEXT_DIRECT`).
-    pub fn text(&self, text: Text) -> Option<&str> {
-        match text {
-            Text::OneLine => self.oneline.as_deref(),
-            Text::Help => self.help.as_deref(),
+    pub fn text(&self, kind: TextKind) -> Option<&str> {
+        match kind {
+            TextKind::OneLine => self.oneline.as_deref(),
+            TextKind::Help => self.help.as_deref(),
         }
     }
 
@@ -87,10 +78,10 @@ impl Definition {
     ///
     /// # Errors
     /// `PM_ERR_TEXT` if the definition already has a text of this kind.
-    pub fn set_text(&mut self, text: Text, value: &str) -> Result<(), Error> {
-        let place = match text {
-            Text::OneLine => &mut self.oneline,
-            Text::Help => &mut self.help,
+    pub fn set_text(&mut self, kind: TextKind, value: &str) -> Result<(), Error> {
+        let place = match kind {
+            TextKind::OneLine => &mut self.oneline,
+            TextKind::Help => &mut self.help,
         };
         if place.is_some() {
             return Err(Error::TEXT);

@@ -147,7 +147,7 @@ pub use pmapi;
 pub use bind::UnknownNames;
 pub use config::{Loaded, Message, read_files};
 pub use control::{Control, ControlError, Controls, Setter, Severity};
-pub use definitions::{Definition, Definitions, Text};
+pub use definitions::{Definition, Definitions};
 pub use error::{BindError, RegisterError, SyntaxError};
 pub use evaluator::{DefinitionId, Evaluator, Plan};
 pub use live::{Descs, Live, OperandValues};

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use mmv_reader::Help;
+use mmv_reader::TextKind;
 use mmv_reader::collection::{Collection, LabelSubject, MetricDesc};
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ fuzz_target!(|files: (&[u8], &[u8])| {
         for (name, desc) in metrics {
             assert_eq!(collection.item(&name), Ok(desc.item));
             assert_eq!(collection.name(desc.item).as_deref(), Ok(&*name));
-            _ = collection.help(desc.item, Help::Long);
+            _ = collection.help(desc.item, TextKind::Help);
             let mut instances = Vec::new();
             _ = collection.fetch(desc.item, |_| true, |inst, _| instances.push(inst));
             assert!(desc.indom.is_some() || instances.len() <= 1);
@@ -31,7 +31,7 @@ fuzz_target!(|files: (&[u8], &[u8])| {
         for indom in collection.indoms().collect::<Vec<_>>() {
             let instances: Vec<_> = collection.instances(indom).expect("a known domain").map(|(id, _)| id).collect();
             instances.into_iter().for_each(|id| _ = collection.labels(LabelSubject::Instance(indom, id)));
-            _ = collection.indom_help(indom, Help::Short);
+            _ = collection.indom_help(indom, TextKind::OneLine);
         }
     });
 });

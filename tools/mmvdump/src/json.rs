@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mmv_reader::format::{Flags, ValueRecord, ValueType};
-use mmv_reader::{self as reader, File, Help};
+use mmv_reader::{self as reader, File, TextKind};
 use pcp_base::escape::escaped_json;
 use pmapi::{LabelFlags, LabelLevel, Semantics, Units};
 use serde::Serialize;
@@ -155,8 +155,8 @@ impl Metric {
 }
 
 impl Texts {
-    fn new<'a>(help: impl Fn(Help) -> Option<&'a [u8]>) -> Texts {
-        Texts { oneline: help(Help::Short).map(text), help: help(Help::Long).map(text) }
+    fn new<'a>(help: impl Fn(TextKind) -> Option<&'a [u8]>) -> Texts {
+        Texts { oneline: help(TextKind::OneLine).map(text), help: help(TextKind::Help).map(text) }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use pcp_archive::{Archive, LabelRecord, Part, TextLevel};
+use pcp_archive::{Archive, LabelRecord, Part};
 use pcp_pdu::event::Stamp;
+use pcp_pdu::metadata::TextKind;
 use pmapi::{InDom, LabelFlags, LabelLevel, OrNull, PmId};
 
 use crate::names::Names;
@@ -86,12 +87,12 @@ pub(crate) fn texts(out: &mut Vec<u8>, archive: &Archive) {
     let mut show = |subject: String, level, text: &[u8]| {
         out.extend_from_slice(subject.as_bytes());
         match level {
-            TextLevel::OneLine => {
+            TextKind::OneLine => {
                 out.extend_from_slice(b" [");
                 out.extend_from_slice(text);
                 out.push(b']');
             }
-            TextLevel::Help => {
+            TextKind::Help => {
                 out.push(b'\n');
                 out.extend_from_slice(text);
             }

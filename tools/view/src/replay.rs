@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use pcp_archive::{Archive, ArchiveError, Cursor, Direction, InstanceNames, Metadata, TextLevel};
+use pcp_archive::{Archive, ArchiveError, Cursor, Direction, InstanceNames, Metadata};
 use pcp_base::escape::{self, Escaped};
 use pcp_pdu::event::Stamp;
+use pcp_pdu::metadata::TextKind;
 use pcp_pdu::result::ValueSet;
 use pmapi::{Desc, Domain, InDom, Inst, LabelLevel, PmId};
 
@@ -180,13 +181,13 @@ fn agent_name(meta: &Metadata, domain: Domain, metric: &str) -> String {
 }
 
 fn metric(meta: &Metadata, name: &str, pmid: PmId) -> Metric {
-    let oneline = clean(text(meta, pmid, TextLevel::OneLine));
+    let oneline = clean(text(meta, pmid, TextKind::OneLine));
     Metric { oneline, ..Metric::new(clean(name), pmid, meta.desc(pmid)) }
 }
 
 /// Returns the help of a metric, or an empty text.
-fn text(meta: &Metadata, pmid: PmId, level: TextLevel) -> String {
-    meta.text(pmid, level).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+fn text(meta: &Metadata, pmid: PmId, kind: TextKind) -> String {
+    meta.text(pmid, kind).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
 }
 
 fn readings(meta: &Metadata, names: &mut InstanceNames<'_>, set: &ValueSet<'_>, time: Stamp) -> Readings {
@@ -227,7 +228,7 @@ impl Stage for Replay<'_> {
 
     fn ask_help(&mut self, agent: usize, metric: usize) {
         let Some((pmid, _)) = self.metrics.get(agent).and_then(|metrics| metrics.get(metric)) else { return };
-        let text = clean_lines(&text(self.archive.metadata(), *pmid, TextLevel::Help));
+        let text = clean_lines(&text(self.archive.metadata(), *pmid, TextKind::Help));
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.board.set_help(metric, text);
             self.has_changed = true;

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use pcp_client::HostSpec;
-use pcp_derived::Text;
+use pcp_pdu::metadata::TextKind;
 use pmapi::Domain;
 use pmns::Tree;
 
@@ -74,8 +74,8 @@ fn everything_that_toml_can_say() {
     assert_eq!(derived.operands, Operands::Host("local:".parse().unwrap()));
     let deep = derived.definitions.get("deep.er").unwrap();
     assert_eq!(deep.names().collect::<Vec<_>>(), ["disk.dev.read_bytes", "disk.dev.read"]);
-    assert_eq!(deep.text(Text::OneLine), Some("Size of a read"));
-    assert_eq!(deep.text(Text::Help), Some("Of each disk."));
+    assert_eq!(deep.text(TextKind::OneLine), Some("Size of a read"));
+    assert_eq!(deep.text(TextKind::Help), Some("Of each disk."));
     let labels: Vec<String> =
         derived.shown["deep.er"].labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(labels, ["at=\"2026-11-21\"", "f=1.5", "n=16", "on=true", "tier=\"disk\""]);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 use pcp_base::file::{check_place, check_writers};
-use pcp_derived::{SyntaxError, Text};
+use pcp_derived::SyntaxError;
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Domain, LabelSet};
 use serde_json::Value as Json;
 
@@ -294,7 +295,7 @@ impl Reader<'_> {
                 return self.loader.config.problems.push(Problem { place, definition, text });
             }
         };
-        for (kind, text) in [(Text::OneLine, oneline), (Text::Help, help)] {
+        for (kind, text) in [(TextKind::OneLine, oneline), (TextKind::Help, help)] {
             if let Some(text) = text {
                 // Cannot fail, because the definition has no texts yet.
                 let _ = definition.set_text(kind, text.trim_end());

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pcp_derived::{Controls, Definitions, Evaluator, Scope, Text, UnknownNames};
+use pcp_derived::{Controls, Definitions, Evaluator, Scope, UnknownNames};
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Atom, Semantics, Type, Units};
 use table::Table;
 use testkit::{Agent, Pcp};
@@ -29,7 +30,7 @@ fn definitions() -> Definitions {
 #[test]
 fn each_has_a_text() {
     for definition in &definitions() {
-        let oneline = definition.text(Text::OneLine);
+        let oneline = definition.text(TextKind::OneLine);
         assert!(oneline.is_some_and(|text| text.len() < 80 && !text.contains('\n')), "{}", definition.name());
     }
 }

@@ -38,8 +38,8 @@ pub use labels::LabelSubject;
 pub use limits::{Limit, Limits};
 
 use crate::format::{Flags, STRING_LEN, ValueRecord, ValueType};
-use crate::reader::Help;
 use look::Look;
+use pmda::TextKind;
 use scan::{Extent, Scanner, Seen};
 use snapshot::{DomainEntry, Entry, Place, Snapshot, ValuesOf};
 use source::{Opened, Source, Values, read_string};
@@ -371,24 +371,24 @@ impl Collection {
     /// # Errors
     /// `PM_ERR_TEXT` if the metric has none. `PM_ERR_PMID` if there is no such metric or, as under PCP's agent, it has
     /// no type.
-    pub fn help(&self, item: Item, which: Help) -> Result<&[u8], Error> {
+    pub fn help(&self, item: Item, kind: TextKind) -> Result<&[u8], Error> {
         let entry = self.entry(item)?;
         let file = &self.snapshot.source(entry.source).ok_or(Error::TEXT)?.file;
         let metric = file.metrics().get(entry.metric as usize).ok_or(Error::TEXT)?;
         if metric.ty == ValueType::NoSupport {
             return Err(Error::PMID);
         }
-        file.help(metric, which).ok_or(Error::TEXT)
+        file.help(metric, kind).ok_or(Error::TEXT)
     }
 
     /// Returns an instance domain's help text (`pmLookupInDomText(3)`), from the first file that has one.
     ///
     /// # Errors
     /// `PM_ERR_TEXT` if no file has one, `PM_ERR_INDOM` if there is no such domain.
-    pub fn indom_help(&self, indom: Serial, which: Help) -> Result<&[u8], Error> {
+    pub fn indom_help(&self, indom: Serial, kind: TextKind) -> Result<&[u8], Error> {
         let mut texts = self.domain(indom)?.parts.iter().filter_map(|(source, index)| {
             let file = &self.snapshot.source(*source)?.file;
-            file.indom_help(file.indoms().get(*index as usize)?, which)
+            file.indom_help(file.indoms().get(*index as usize)?, kind)
         });
         texts.next().ok_or(Error::TEXT)
     }

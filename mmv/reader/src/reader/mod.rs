@@ -9,6 +9,7 @@ mod process;
 mod source;
 
 use pmapi::{Semantics, Units};
+use pmda::TextKind;
 
 use contents::Table;
 pub(crate) use directory::{Directory, Identity, Stamp};
@@ -146,15 +147,6 @@ pub struct Label {
     payload: NameAt,
 }
 
-/// Kind of help text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Help {
-    /// The one-line text.
-    Short,
-    /// The full text.
-    Long,
-}
-
 /// Consecutive values of a file that are read together. Values without a metric, which may be in holes, are between runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
@@ -267,13 +259,13 @@ impl File {
     }
 
     /// Returns a metric's help text, if it has one.
-    pub fn help(&self, metric: &Metric, which: Help) -> Option<&[u8]> {
-        self.help_at(metric.help, which)
+    pub fn help(&self, metric: &Metric, kind: TextKind) -> Option<&[u8]> {
+        self.help_at(metric.help, kind)
     }
 
     /// Returns an instance domain's help text, if it has one.
-    pub fn indom_help(&self, indom: &Indom, which: Help) -> Option<&[u8]> {
-        self.help_at(indom.help, which)
+    pub fn indom_help(&self, indom: &Indom, kind: TextKind) -> Option<&[u8]> {
+        self.help_at(indom.help, kind)
     }
 
     /// Returns an instance's name.
@@ -303,8 +295,8 @@ impl File {
         self.image.bytes().text(at, room).unwrap_or_default()
     }
 
-    fn help_at(&self, HelpAt { short, long }: HelpAt, which: Help) -> Option<&[u8]> {
-        match if which == Help::Short { short } else { long } {
+    fn help_at(&self, HelpAt { short, long }: HelpAt, kind: TextKind) -> Option<&[u8]> {
+        match if kind == TextKind::OneLine { short } else { long } {
             0 => None,
             at => self.image.bytes().string(at.into()),
         }

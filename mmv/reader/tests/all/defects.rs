@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::raw::{INDOMS, INSTANCES, LABELS, METRICS, MetricV1, Raw, VALUES};
 use mmv::{Counter, Family, Registry};
-use mmv_reader::Help;
+use mmv_reader::TextKind;
 use mmv_reader::collection::{Collection, LabelSubject};
 use mmv_reader::{File, Problem, ReadError};
 use pmapi::{Error, Inst, Item, Serial};
@@ -324,8 +324,8 @@ fn an_instance_domain_has_its_help_in_any_cluster() {
     collection.refresh();
     let serial = Serial::new(321 << 11 | 61);
     assert_eq!(collection.indoms().collect::<Vec<_>>(), [serial]);
-    assert_eq!(collection.indom_help(serial, Help::Short), Ok(&b"one line"[..]));
-    assert_eq!(collection.indom_help(serial, Help::Long), Ok(&b"all of it"[..]));
+    assert_eq!(collection.indom_help(serial, TextKind::OneLine), Ok(&b"one line"[..]));
+    assert_eq!(collection.indom_help(serial, TextKind::Help), Ok(&b"all of it"[..]));
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn the_cases_of_pcps_own_tests() {
         let readable = name.starts_with("metrics_") && name != "metrics_short" || name == "metrics_short_values";
         assert_eq!(!metrics.is_empty(), readable, "{name}");
         for item in metrics {
-            let help = [Help::Short, Help::Long].map(|which| collection.help(item, which).is_ok());
+            let help = [TextKind::OneLine, TextKind::Help].map(|which| collection.help(item, which).is_ok());
             assert_eq!(help, [false, false], "{name}");
             let expected = match name {
                 "metrics_short_string" => Err(Error::GENERIC),

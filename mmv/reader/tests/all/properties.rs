@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::raw::{self, MetricV1};
 use mmv::{Counter, Family, Gauge, Registry, Text};
-use mmv_reader::{File, Help};
+use mmv_reader::{File, TextKind};
 use proptest::prelude::*;
 
 /// Reads everything that a file offers.
@@ -15,7 +15,7 @@ fn ask_everything(bytes: &[u8]) {
     let mut asked = 0;
     for metric in file.metrics() {
         asked += file.name(metric).len();
-        for which in [Help::Short, Help::Long] {
+        for which in [TextKind::OneLine, TextKind::Help] {
             asked += file.help(metric, which).unwrap_or_default().len();
         }
         for value in metric.values() {
@@ -25,7 +25,7 @@ fn ask_everything(bytes: &[u8]) {
     }
     for indom in file.indoms() {
         asked += indom.instances().iter().map(|i| file.instance_name(i).len()).sum::<usize>();
-        asked += file.indom_help(indom, Help::Long).unwrap_or_default().len();
+        asked += file.indom_help(indom, TextKind::Help).unwrap_or_default().len();
     }
     asked += file.labels().iter().map(|label| file.payload(label).len()).sum::<usize>();
     assert!(file.value(file.value_count()).is_none());
@@ -142,7 +142,7 @@ proptest! {
             .map(|m| (text(file.name(m)), file.value(m.values()[0].index).unwrap().word))
             .collect();
         prop_assert_eq!(read, counters);
-        prop_assert_eq!(text(file.help(families[0], Help::Short).unwrap_or_default()), help);
+        prop_assert_eq!(text(file.help(families[0], TextKind::OneLine).unwrap_or_default()), help);
         let names: BTreeMap<i32, String> =
             file.indoms()[0].instances().iter().map(|i| (i.id, text(file.instance_name(i)))).collect();
         let values = families[0].values().iter();

@@ -10,6 +10,7 @@ mod view;
 use std::collections::BTreeMap;
 
 use pcp_pdu::desc::RawDesc;
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Desc, Error, InDom, PmId, Result, Semantics, Type, Units};
 
 pub use disk::DiskInDom;
@@ -49,21 +50,11 @@ enum TextSubject {
     InDom,
 }
 
-/// Level of detail of a help text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum TextLevel {
-    /// One line (`PM_TEXT_ONELINE`).
-    OneLine,
-    /// Full text (`PM_TEXT_HELP`).
-    Help,
-}
-
-impl TextLevel {
-    const fn code(self) -> u32 {
-        match self {
-            TextLevel::OneLine => 1,
-            TextLevel::Help => 2,
-        }
+/// Returns the code of a kind in a record.
+const fn code(kind: TextKind) -> u32 {
+    match kind {
+        TextKind::OneLine => 1,
+        TextKind::Help => 2,
     }
 }
 
@@ -111,8 +102,8 @@ impl Metadata {
     ///
     /// # Errors
     /// `PM_ERR_TEXT` for a metric without text, `PM_ERR_NOTHOST` in an archive without such texts.
-    pub fn text(&self, pmid: PmId, level: TextLevel) -> Result<&[u8]> {
-        self.find_text(TextSubject::Metric, pmid.word(), level)
+    pub fn text(&self, pmid: PmId, kind: TextKind) -> Result<&[u8]> {
+        self.find_text(TextSubject::Metric, pmid.word(), kind)
     }
 
     /// Returns the help text of an instance domain (pmLookupInDomText(3)). If the full text is missing, returns the
@@ -120,43 +111,40 @@ impl Metadata {
     ///
     /// # Errors
     /// `PM_ERR_TEXT` for a domain without text, `PM_ERR_NOTHOST` in an archive without such texts.
-    pub fn indom_text(&self, indom: InDom, level: TextLevel) -> Result<&[u8]> {
-        self.find_text(TextSubject::InDom, indom.word(), level)
+    pub fn indom_text(&self, indom: InDom, kind: TextKind) -> Result<&[u8]> {
+        self.find_text(TextSubject::InDom, indom.word(), kind)
     }
 
     /// Finds a text. If the full text is missing or empty, returns the one-line text.
-    fn find_text(&self, subject: TextSubject, ident: u32, level: TextLevel) -> Result<&[u8]> {
-        let found = self.texts.get(&(subject, ident, level.code())).map(|place| self.text_at(*place));
-        match (found, level) {
+    fn find_text(&self, subject: TextSubject, ident: u32, kind: TextKind) -> Result<&[u8]> {
+        let found = self.texts.get(&(subject, ident, code(kind))).map(|place| self.text_at(*place));
+        match (found, kind) {
             (Some(text), _) if !text.is_empty() => return Ok(text),
-            (_, TextLevel::Help) => return self.find_text(subject, ident, TextLevel::OneLine),
-            (Some(text), TextLevel::OneLine) => return Ok(text),
-            (None, TextLevel::OneLine) => (),
+            (_, TextKind::Help) => return self.find_text(subject, ident, TextKind::OneLine),
+            (Some(text), TextKind::OneLine) => return Ok(text),
+            (None, TextKind::OneLine) => (),
         }
-        Err(
-            if self.texts.keys().any(|(of, _, code): &(TextSubject, u32, u32)| *of == subject && *code == level.code())
-            {
-                Error::TEXT
-            } else {
-                Error::NOTHOST
-            },
-        )
+        Err(if self.texts.keys().any(|(of, _, recorded)| *of == subject && *recorded == code(kind)) {
+            Error::TEXT
+        } else {
+            Error::NOTHOST
+        })
     }
 
-    /// Iterates over the identifiers, levels and texts of metrics, in the order of identifiers.
-    pub fn metric_texts(&self) -> impl Iterator<Item = (u32, TextLevel, &[u8])> {
+    /// Iterates over the identifiers, kinds and texts of metrics, in the order of identifiers.
+    pub fn metric_texts(&self) -> impl Iterator<Item = (u32, TextKind, &[u8])> {
         self.texts_of(TextSubject::Metric)
     }
 
-    /// Iterates over the identifiers, levels and texts of instance domains, in the order of identifiers.
-    pub fn indom_texts(&self) -> impl Iterator<Item = (u32, TextLevel, &[u8])> {
+    /// Iterates over the identifiers, kinds and texts of instance domains, in the order of identifiers.
+    pub fn indom_texts(&self) -> impl Iterator<Item = (u32, TextKind, &[u8])> {
         self.texts_of(TextSubject::InDom)
     }
 
-    fn texts_of(&self, subject: TextSubject) -> impl Iterator<Item = (u32, TextLevel, &[u8])> {
-        self.texts.iter().filter(move |((of, ..), _)| *of == subject).map(|((_, ident, level), place)| {
-            let level = if *level == TextLevel::OneLine.code() { TextLevel::OneLine } else { TextLevel::Help };
-            (*ident, level, self.text_at(*place))
+    fn texts_of(&self, subject: TextSubject) -> impl Iterator<Item = (u32, TextKind, &[u8])> {
+        self.texts.iter().filter(move |((of, ..), _)| *of == subject).map(|((_, ident, kind), place)| {
+            let kind = if *kind == code(TextKind::OneLine) { TextKind::OneLine } else { TextKind::Help };
+            (*ident, kind, self.text_at(*place))
         })
     }
 

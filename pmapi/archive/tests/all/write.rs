@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pcp_archive::{Archive, Create, TextLevel, Version, Writer};
+use pcp_archive::{Archive, Create, Version, Writer};
 use pcp_pdu::desc::RawDesc;
 use pcp_pdu::event::Stamp;
 use pcp_pdu::metadata::{Subject, TextKind};
@@ -174,7 +174,7 @@ fn read(base: &Path) -> Content {
     }
     let labels = meta.labels(LabelLevel::Domain, 253, at(i64::MAX)).ok().flatten();
     content.labels = labels.and_then(|record| Some(record.sets().next()?.label_set().unwrap().json().to_owned()));
-    content.text = meta.text(pmid(1), TextLevel::OneLine).ok().map(<[u8]>::to_vec);
+    content.text = meta.text(pmid(1), TextKind::OneLine).ok().map(<[u8]>::to_vec);
     content
 }
 

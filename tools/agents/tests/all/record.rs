@@ -5,7 +5,8 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use pcp_archive::{Archive, Check, TextLevel};
+use pcp_archive::{Archive, Check};
+use pcp_pdu::metadata::TextKind;
 use pmapi::LabelLevel;
 use testkit::Pcp;
 
@@ -32,7 +33,7 @@ fn what_is_shown_is_recorded_and_replayed() {
     let meta = archive.metadata();
     let color = meta.names().pmid(b"simple.color").unwrap();
     let desc = meta.desc(color).unwrap();
-    assert_eq!(meta.text(color, TextLevel::OneLine).unwrap(), b"Values that step up at every fetch");
+    assert_eq!(meta.text(color, TextKind::OneLine).unwrap(), b"Values that step up at every fetch");
     let mut instances = meta.instance_names();
     let names: Vec<_> = instances.instances(desc.indom.unwrap(), archive.end().unwrap()).unwrap();
     assert_eq!(names.iter().map(|i| i.name).collect::<Vec<_>>(), [&b"red"[..], b"green", b"blue"]);

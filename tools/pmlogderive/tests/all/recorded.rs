@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use pcp_archive::{Archive, Create, Version};
 use pcp_derived::{Definitions, Scope};
 use pcp_pdu::event::Stamp;
+use pcp_pdu::metadata::TextKind;
 use pcp_pdu::result_writer::ResultWriter;
 use pmapi::{Atom, Converted, Desc, InDom, Inst, OptionWord as _, PmId, Semantics, Type, Units};
 use testkit::Pcp;
@@ -138,7 +139,7 @@ fn metrics_of_an_archive() {
     assert_eq!(values(&archive, "derived.next").last().unwrap(), "18 19");
     let meta = archive.metadata();
     let step = meta.names().pmid(b"derived.step").unwrap();
-    assert_eq!(meta.text(step, pcp_archive::TextLevel::OneLine).unwrap(), b"orders since the record before");
+    assert_eq!(meta.text(step, TextKind::OneLine).unwrap(), b"orders since the record before");
     let indom = meta.desc(step).unwrap().indom.unwrap();
     assert_eq!(meta.indom_records(indom).unwrap().len(), 2);
 

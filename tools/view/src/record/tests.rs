@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pcp_archive::{Archive, Check, TextLevel};
+use pcp_archive::{Archive, Check};
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Atom, Semantics, Type, Units};
 
 use super::*;
@@ -95,9 +96,9 @@ fn refused_metadata_is_left_out_with_one_warning() {
     let meta = archive.metadata();
     assert_eq!(meta.names().pmid(b"odd.first").unwrap(), pmid(1));
     assert_eq!(meta.desc(pmid(2)).unwrap().ty, Type::U32);
-    assert_eq!(meta.text(pmid(3), TextLevel::OneLine).unwrap(), b"The third");
+    assert_eq!(meta.text(pmid(3), TextKind::OneLine).unwrap(), b"The third");
     // Without the help, the one-line help stands for it.
-    assert_eq!(meta.text(pmid(3), TextLevel::Help).unwrap(), b"The third");
+    assert_eq!(meta.text(pmid(3), TextKind::Help).unwrap(), b"The third");
     assert_eq!(meta.instances_ever(indom(1)).unwrap().len(), 1);
 }
 

@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pcp_archive::{Archive, Check, TextLevel};
+use pcp_archive::{Archive, Check};
+use pcp_pdu::metadata::TextKind;
 use pcp_view::{Plan, ViewOptions, show};
 use testkit::{Pcp, wait_for};
 
@@ -104,7 +105,7 @@ fn a_pmcd_is_recorded_and_replayed() {
     assert_eq!(Pcp::required().run("pmlogcheck", [archive]).ok(), "");
     let read = Archive::open(&base).unwrap();
     let pid = read.metadata().names().pmid(b"pmcd.pid").unwrap();
-    assert!(!read.metadata().text(pid, TextLevel::Help).unwrap().is_empty());
+    assert!(!read.metadata().text(pid, TextKind::Help).unwrap().is_empty());
     for metric in metrics {
         let live = pmcd.run("pminfo", ["-f", "-t", "-d", metric]).ok();
         assert_eq!(Pcp::required().run("pminfo", ["-a", archive, "-f", "-t", "-d", metric]).ok(), live);

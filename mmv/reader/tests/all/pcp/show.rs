@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use mmv::Semantics;
-use mmv_reader::Help;
+use mmv_reader::TextKind;
 use mmv_reader::collection::{Collection, LabelSubject, MetricDesc};
 use pmapi::{Domain, InDom, Inst, LabelSet, PmId};
 
@@ -23,7 +23,7 @@ fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
     assert_eq!(collection.item(name), Ok(desc.item));
     assert_eq!(collection.name(desc.item).as_deref(), Ok(name));
     let mut out = format!("{name} PMID: {}", PmId::new(domain, desc.item));
-    match collection.help(desc.item, Help::Short) {
+    match collection.help(desc.item, TextKind::OneLine) {
         Ok(line) => writeln!(out, " [{}]", text(line)).unwrap(),
         Err(e) => writeln!(out, " One-line Help: Error: {e}").unwrap(),
     }
@@ -51,8 +51,8 @@ fn metric(collection: &mut Collection, name: &str, desc: MetricDesc) -> String {
 
 fn help(out: &mut String, collection: &Collection, desc: &MetricDesc) {
     // A client requests the one-line text if there is no full one.
-    let help = collection.help(desc.item, Help::Long);
-    let line = || collection.help(desc.item, Help::Short);
+    let help = collection.help(desc.item, TextKind::Help);
+    let line = || collection.help(desc.item, TextKind::OneLine);
     match if help.is_ok_and(|text| text.is_empty()) { line() } else { help.or_else(|_| line()) } {
         Ok([]) => writeln!(out, "Help: <empty entry>").unwrap(),
         Ok(help) => writeln!(out, "Help:\n{}", text(help)).unwrap(),

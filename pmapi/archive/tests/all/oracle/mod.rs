@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pcp_archive::{Archive, Direction, InstanceNames, Metadata, TextLevel};
+use pcp_archive::{Archive, Direction, InstanceNames, Metadata};
 use pcp_pdu::event::Stamp;
+use pcp_pdu::metadata::TextKind;
 use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::RawValue;
 use pmapi::{InDom, Inst, LabelLevel, OptionWord as _, PmId, Type};
@@ -106,7 +107,7 @@ impl<'a> Ours<'a> {
 
     fn calls(mut self) -> Vec<u8> {
         for pmid in &self.pmids {
-            for (what, level) in [("oneline", TextLevel::OneLine), ("help", TextLevel::Help)] {
+            for (what, level) in [("oneline", TextKind::OneLine), ("help", TextKind::Help)] {
                 match self.meta.text(*pmid, level) {
                     Ok(text) => put(&mut self.out, &format!("{what} {} ", pmid.word()), text),
                     Err(e) => put(&mut self.out, &format!("{what} {} error {}", pmid.word(), e.code()), b""),

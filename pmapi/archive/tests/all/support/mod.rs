@@ -3,11 +3,10 @@
 
 use std::path::Path;
 
-use pcp_archive::TextLevel;
 use pcp_archive::{Archive, Create, Writer};
 use pcp_pdu::event::Stamp;
 use pcp_pdu::label::LabelSetRef;
-use pcp_pdu::metadata::{Subject, TextKind};
+use pcp_pdu::metadata::Subject;
 use pmapi::{InDom, Inst, LabelLevel, PmId, RawLabel};
 
 /// Copies the metadata of an archive over time, each part before the values that need it.
@@ -31,12 +30,11 @@ impl<'a> Metadata<'a> {
             let names: Vec<&[u8]> = meta.names().names(pmid).collect();
             to.metric(desc, &names).unwrap();
         }
-        let kind = |level| if level == TextLevel::OneLine { TextKind::OneLine } else { TextKind::Help };
-        for (ident, level, text) in meta.metric_texts() {
-            to.text(Subject::Metric(PmId::from_word(ident).unwrap()), kind(level), text).unwrap();
+        for (ident, kind, text) in meta.metric_texts() {
+            to.text(Subject::Metric(PmId::from_word(ident).unwrap()), kind, text).unwrap();
         }
-        for (ident, level, text) in meta.indom_texts() {
-            to.text(Subject::InDom(InDom::from_word(ident).unwrap()), kind(level), text).unwrap();
+        for (ident, kind, text) in meta.indom_texts() {
+            to.text(Subject::InDom(InDom::from_word(ident).unwrap()), kind, text).unwrap();
         }
         let mut timed = Vec::new();
         let mut names = meta.instance_names();

@@ -1,6 +1,7 @@
 //! Configuration files: the messages of libpcp, and the definitions loaded.
 
-use pcp_derived::{Control, Controls, DefinitionId, Definitions, Evaluator, Scope, Setter, Text, UnknownNames};
+use pcp_derived::{Control, Controls, DefinitionId, Definitions, Evaluator, Scope, Setter, UnknownNames};
+use pcp_pdu::metadata::TextKind;
 use pmapi::{Error, PmId};
 
 use crate::derive::answers::Answers;
@@ -71,11 +72,11 @@ fn messages_are_those_of_libpcp() {
 
     let (definitions, ..) = load(&config);
     for definition in &definitions {
-        let oneline = definition.text(Text::OneLine).unwrap_or("One-line or help text is not available");
+        let oneline = definition.text(TextKind::OneLine).unwrap_or("One-line or help text is not available");
         let shown = format!("{} [{oneline}]", definition.name());
-        let help = definition.text(Text::Help).unwrap_or_default();
+        let help = definition.text(TextKind::Help).unwrap_or_default();
         assert!(output.text.contains(help), "{help} in {}", output.text);
-        if definition.text(Text::OneLine).is_some() {
+        if definition.text(TextKind::OneLine).is_some() {
             assert!(output.text.contains(&shown), "{shown} in {}", output.text);
         }
     }
@@ -90,10 +91,10 @@ fn definitions_and_texts() {
     let pmids: Vec<String> = definitions.iter().map(|definition| definition.pmid().to_string()).collect();
     assert_eq!(pmids, ["511.0.3", "511.0.4", "511.0.5", "511.0.6"]);
     let one = definitions.get("good.one").unwrap();
-    assert_eq!(one.text(Text::OneLine), Some("the sum of two"));
-    assert_eq!(one.text(Text::Help), Some("a text\nwith \"quotes\" and \\ in three lines"));
+    assert_eq!(one.text(TextKind::OneLine), Some("the sum of two"));
+    assert_eq!(one.text(TextKind::Help), Some("a text\nwith \"quotes\" and \\ in three lines"));
     let three = definitions.get("good.three").unwrap();
-    assert_eq!(three.text(Text::Help), None);
+    assert_eq!(three.text(TextKind::Help), None);
     let line = |message: &pcp_derived::Message| (message.line, message.text.clone());
     assert_eq!(line(&loaded.messages[1]), (13, "pmLoadDerivedConfig: missing ``='' after derived metric name".into()));
     assert_eq!(loaded.messages.last().map(|message| message.line), Some(40));
