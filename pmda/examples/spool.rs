@@ -112,7 +112,7 @@ pmda::main!(Spool);
 #[cfg(test)]
 mod tests {
     use pcp_collector::{Collector, Local};
-    use pmda::Engine;
+    use pmda::host::Engine;
     use pmda::pmapi::Config;
 
     use super::*;

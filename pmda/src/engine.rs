@@ -33,7 +33,7 @@ use metadata::{Catalogs, version};
 
 /// An agent, together with the state that is needed to answer PDUs.
 ///
-/// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::Session) over pipes and
+/// [`Engine::handle`] answers a PDU. Hosts move the bytes: a [`Session`](crate::host::Session) over pipes and
 /// sockets, `Local` of crate `pcp-collector` within the process. A steady flow of fetch, desc, instance, text and
 /// profile requests allocates nothing.
 #[derive(Debug)]

@@ -37,8 +37,9 @@
 //! `cargo pmda new NAME` creates the package of an agent: this code, its `Cargo.toml`, which also builds a shared object,
 //! and a test. The command is in package `cargo-pmda`, with `cargo pmda run`, `check` and `install`.
 //!
-//! Every type has one path: it is in the root of the crate, or in the module of its subject ([`limits`], [`log`],
-//! [`user`], [`dso`](mod@dso)). The [`prelude`] has the names that most agents use.
+//! Every type has one path. Those that an agent uses are in the root of the crate; the [`prelude`] has the names that
+//! most agents use. Modules have the rest by subject: [`limits`], [`log`], [`install`], [`dso`](mod@dso), and [`host`]
+//! for programs that run agents themselves.
 //!
 //! An agent names types of these crates, which are therefore re-exported: [`clap`] for its own options, [`pmapi`] for
 //! identifiers, values and errors, and [`pcp_pdu`] for PDUs in a host of the application. Labels are any `Serialize` of
@@ -75,6 +76,7 @@ mod error;
 mod event;
 mod files;
 mod fixed_limit;
+pub mod host;
 mod indom;
 pub mod install;
 pub mod limits;
@@ -94,7 +96,7 @@ mod starter;
 mod table;
 mod transport;
 mod unserved;
-pub mod user;
+mod user;
 mod values;
 mod work;
 
@@ -111,27 +113,22 @@ pub use catalog::{Catalog, LabelSubject, MetricInfo, Version};
 pub use client::{Client, ClientAttribute, Clients};
 pub use command_line::CommandLine;
 pub use config_file::ConfigFile;
-pub use daemon::{main, run};
+pub use daemon::main;
 pub use dynamic::Dynamic;
-pub use engine::{Engine, EngineBuilder, Reply, Startup};
-pub use error::{Failure, SetupError, Start};
+pub use error::{Failure, Start};
 pub use event::{Event, EventQueue, EventSender};
 pub use indom::Instances;
-pub use options::{TransportOptions, command, refuse};
 pub use pcp_pdu::event::{EventFlags, Stamp};
 pub use pcp_pdu::handshake::Features;
 pub use pcp_pdu::metadata::{Subject, TextKind};
 pub use pcp_pdu::profile::Selection;
 pub use pcp_pdu::result::Changes;
 pub use poll::{PollSet, Wake};
-pub use program::Program;
 pub use request::{Items, Request};
-pub use schema::{ArgumentDef, InDomDef, MetricDef, Mistake, Mistakes, Schema};
-pub use session::{Session, SessionError};
+pub use schema::{ArgumentDef, InDomDef, MetricDef, Mistake};
 pub use setup::Setup;
 pub use sighup::Sighup;
 pub use table::{Rows, Table, TableDef};
-pub use transport::{Address, inet_port};
 pub use values::{TypedValue, Value, Values};
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -212,7 +212,7 @@ pub(crate) fn none<A: Agent>() -> Result<ArgMatches, clap::Error> {
 /// Prints clap's answer to a command line: the help that it asks for, or what is wrong with it. The text may be that of a
 /// stranger, as a shell makes arguments of the names of files, and is escaped. Returns the exit code: 0 for help, `wrong`
 /// otherwise.
-pub fn refuse(error: clap::Error, wrong: u8) -> ExitCode {
+pub fn print_clap_error(error: clap::Error, wrong: u8) -> ExitCode {
     if error.use_stderr() {
         escape::eprint(escaped(error));
         return wrong.into();
@@ -418,7 +418,7 @@ mod tests {
         // Install uses what is left: `-d 7` would be the agent's own.
         let line = "x -d 7 -d 8 --domain 1 --write-pmda a";
         assert_eq!(Options::parse::<Letters>(line.split(' ').map(OsString::from)).unwrap().unfit_for_install(), None);
-        let schema = crate::Engine::<Letters>::builder().schema().unwrap();
+        let schema = crate::host::Engine::<Letters>::builder().schema().unwrap();
         let dir = tempfile::tempdir().unwrap();
         schema.write_dir(dir.path(), &std::env::current_exe().unwrap(), spelling::<Letters>).unwrap();
         let spelled = crate::install::About::read(dir.path()).unwrap().spelling;

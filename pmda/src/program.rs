@@ -112,8 +112,8 @@ pub(crate) fn intended_user(name: Option<&str>, config: &Config) -> Option<user:
 /// without PCP.
 pub(crate) fn become_user(name: Option<&str>, config: &Config) -> Start<()> {
     let switched = match name {
-        Some(name) => user::switch(name),
-        None if user::is_root() => user::switch(&config.user()),
+        Some(name) => user::change_user(name),
+        None if user::is_root() => user::change_user(&config.user()),
         None => Ok(()),
     };
     match switched {

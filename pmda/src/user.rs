@@ -61,7 +61,7 @@ fn in_text(passwd: &str, name: &str) -> Option<UserIds> {
 ///
 /// # Errors
 /// [`UserError::Unknown`] for a user that does not exist, [`UserError::Refused`] with the function that failed.
-pub fn switch(name: &str) -> Result<(), UserError> {
+pub fn change_user(name: &str) -> Result<(), UserError> {
     let user = find(name).ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     let refused = |step| move |errno: Errno| UserError::Refused { step, user: name.to_owned(), errno: errno as i32 };
     setgid(user.gid).map_err(refused("setgid"))?;

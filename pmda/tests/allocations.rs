@@ -14,7 +14,7 @@ use pcp_pdu::names::{self, Node};
 use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::{Frames, Header};
 use pmapi::{Config, Domain, InDom, PmId};
-use pmda::Engine;
+use pmda::host::Engine;
 use pmda::prelude::*;
 use stage::Stage;
 use zoo::Zoo;

@@ -12,7 +12,7 @@ use pcp_pdu::handshake::{self, Attr, Attribute};
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::{Header, PduType};
 use pmapi::{Config, Domain, Error, PmId};
-use pmda::Engine;
+use pmda::host::Engine;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use pcp_collector::{Collector, Local};
 use pmapi::{Config, Domain, PmId};
-use pmda::Engine;
+use pmda::host::Engine;
 use pmda::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};

@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let program = args.next().expect("a program");
     if args.next().is_some_and(|first| first == AS_OPERANDS) {
-        return pmda::run::<Operands>([program].into_iter().chain(args));
+        return pmda::host::run::<Operands>([program].into_iter().chain(args));
     }
     let dir = tempfile::tempdir().expect("a directory");
     let config = dir.path().join("conf");

@@ -11,7 +11,8 @@ use std::time::Duration;
 use allocation_counter::measure;
 use pcp_pdu::{Header, metadata};
 use pmapi::{Config, PmId};
-use pmda::{Agent as _, Engine};
+use pmda::Agent as _;
+use pmda::host::Engine;
 use pmda_derived::Derived;
 use scene::Scene;
 

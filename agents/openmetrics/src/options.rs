@@ -164,7 +164,7 @@ impl Options {
 
 /// Reads the options of PCP's agent, with which pmcd waits until the agent is ready.
 pub(crate) fn command_line(line: &mut CommandLine<'_>) -> Result<Options, ExitCode> {
-    let options = Options::from_arg_matches(line.options()).map_err(|e| pmda::refuse(e, 1))?;
+    let options = Options::from_arg_matches(line.options()).map_err(|e| pmda::host::print_clap_error(e, 1))?;
     if options.user.is_some() || options.root.is_some() {
         line.set_not_ready();
     }
@@ -183,13 +183,13 @@ mod tests {
     use pmda::clap::ArgMatches;
 
     fn parse(line: &str) -> Result<ArgMatches, String> {
-        let command = pmda::command::<crate::Openmetrics>("x");
+        let command = pmda::host::command::<crate::Openmetrics>("x");
         command.try_get_matches_from(line.split(' ')).map_err(|e| e.to_string())
     }
 
     #[test]
     fn the_option_of_an_address_is_no_user() {
-        let [option, value] = pmda::Address::Unix("/s".into()).option().map(|word| word.into_string().unwrap());
+        let [option, value] = pmda::host::Address::Unix("/s".into()).option().map(|word| word.into_string().unwrap());
         let matches = parse(&format!("x {option} {value}")).unwrap();
         assert_eq!(matches.get_one::<std::path::PathBuf>("unix").map(|path| path.as_path()), Some("/s".as_ref()));
         assert!(parse("x -u /s").is_err());

@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
     if asks && kept(name(&args).as_deref().unwrap_or(Replay::NAME)).is_empty() {
         return asked(args).unwrap_or(ExitCode::FAILURE);
     }
-    pmda::run::<Replay>(args)
+    pmda::host::run::<Replay>(args)
 }
 
 fn name(args: &[OsString]) -> Option<String> {
@@ -50,7 +50,7 @@ fn asked(mut args: Vec<OsString>) -> Option<ExitCode> {
     let own = ["--", "-a", &*archive, "--speed", &*speed].map(OsString::from);
     let Some(chosen) = chosen else {
         args.extend(own);
-        return Some(pmda::run::<Replay>(args));
+        return Some(pmda::host::run::<Replay>(args));
     };
     let is_for_one =
         |word: &OsString| ["-d", "--domain", "--name", "-i", "-6", "-u"].iter().any(|option| word == option);
@@ -101,8 +101,13 @@ fn chosen(answer: &str, found: &[u16]) -> Result<Option<Vec<u16>>, String> {
 
 /// Checks a speed with the agent's own parser of options.
 fn speed(archive: &str, answer: &str) -> Result<String, String> {
-    let matches =
-        pmda::command::<Replay>("pmdareplay").try_get_matches_from(["pmdareplay", "-a", archive, "--speed", answer]);
+    let matches = pmda::host::command::<Replay>("pmdareplay").try_get_matches_from([
+        "pmdareplay",
+        "-a",
+        archive,
+        "--speed",
+        answer,
+    ]);
     let options = matches.and_then(|matches| Options::from_arg_matches(&matches));
     options.map(|_| answer.to_owned()).map_err(|e| {
         let text = e.to_string();

@@ -5,7 +5,8 @@
 use allocation_counter::measure;
 use pcp_pdu::{Header, metadata};
 use pmapi::{Config, Domain, PmId};
-use pmda::{Agent as _, Engine, clap};
+use pmda::host::Engine;
+use pmda::{Agent as _, clap};
 use pmda_showcase::Showcase;
 
 #[test]

@@ -5,7 +5,7 @@
 use allocation_counter::measure;
 use pcp_pdu::{Header, metadata};
 use pmapi::{Config, Domain, Item, PmId};
-use pmda::Engine;
+use pmda::host::Engine;
 use pmda_simple::Simple;
 
 #[test]

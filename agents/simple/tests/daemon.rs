@@ -184,7 +184,7 @@ fn the_times_are_those_of_the_process() {
 
     let dir = tempfile::tempdir().unwrap();
     let config = pmapi::Config::new(b"", [("PCP_VAR_DIR".into(), dir.path().into())]);
-    let builder = pmda::Engine::<pmda_simple::Simple>::builder().config(config);
+    let builder = pmda::host::Engine::<pmda_simple::Simple>::builder().config(config);
     let local = pcp_collector::Local::start(builder).unwrap();
     let mut simple = Collector::new(local);
     let [user, sys] = ["simple.time.user", "simple.time.sys"].map(|name| simple.metric(name).unwrap());

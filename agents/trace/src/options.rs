@@ -96,7 +96,7 @@ impl Options {
 }
 
 fn port(text: &str) -> Result<u16, String> {
-    pmda::inet_port(text).map_err(|e| format!("-I {text}: {e}"))
+    pmda::host::inet_port(text).map_err(|e| format!("-I {text}: {e}"))
 }
 
 fn buckets(text: &str) -> Result<NonZeroU32, String> {

@@ -111,7 +111,7 @@ fn agent<A: Agent>(about: &'static str) -> Page {
     let program = format!("pmda{}", A::NAME);
     let command = match A::USAGE {
         Some(usage) => told(&program, about, usage).mut_arg("--version", |arg| arg.help("print the version and exit")),
-        None => installed(&program, pmda::command::<A>(&program)).about(about),
+        None => installed(&program, pmda::host::command::<A>(&program)).about(about),
     };
     let (name, domain) = (A::NAME, A::DOMAIN);
     let command = command.version(env!("CARGO_PKG_VERSION")).after_help(format!(

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use pmda::Address;
+use pmda::host::Address;
 
 use crate::group::ProcessGroup;
 use crate::guard::Entry;

@@ -56,7 +56,7 @@ pub use dso::{Answered, LoadError, SharedObject};
 pub use error::{Error, Result};
 pub use launch::{Launch, Starting};
 pub use local::Local;
-pub use pmda::Address;
+pub use pmda::host::Address;
 pub use process::{End, Process};
 pub use reply::{Fetched, LabelTarget, MetricValues};
 pub use session::{AgentState, Collector};

@@ -9,7 +9,8 @@ use pcp_pdu::{Frames, Header};
 use pmapi::{Config, Error, PmId, Result};
 use tempfile::TempDir;
 
-use pmda::{Agent, Engine, EngineBuilder, Reply, SetupError};
+use pmda::Agent;
+use pmda::host::{Engine, EngineBuilder, Reply, SetupError};
 
 use crate::{Channel, Collector};
 
@@ -38,7 +39,7 @@ use crate::{Channel, Collector};
 /// #     }
 /// # }
 /// use pcp_collector::{Collector, Local};
-/// use pmda::Engine;
+/// use pmda::host::Engine;
 /// use pmda::pmapi::Config;
 ///
 /// let mine = Collector::new(Local::<Mine>::start(Engine::builder().config(Config::load()))?);

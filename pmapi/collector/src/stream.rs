@@ -48,7 +48,7 @@ impl Stream {
         Ok(Stream { ends: Some(ends), frames: Frames::new(), limit: u32::MAX })
     }
 
-    /// Creates a channel over a connected socket, as [`Address::connect`](pmda::Address::connect) returns it.
+    /// Creates a channel over a connected socket, as [`Address::connect`](pmda::host::Address::connect) returns it.
     ///
     /// # Errors
     /// The errors of dup(2) and fcntl(2).

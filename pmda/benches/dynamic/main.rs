@@ -16,7 +16,7 @@ use driver::Home;
 use pcp_pdu::names::{Child, Node, Statuses, Traverse, encode_ids, encode_names};
 use pcp_pdu::{Header, metadata};
 use pmapi::{Domain, PmId};
-use pmda::Engine;
+use pmda::host::Engine;
 use pmda::prelude::*;
 
 const METRICS: u32 = 100_000;

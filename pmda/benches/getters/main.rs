@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use pcp_pdu::Header;
 use pcp_pdu::metadata::encode_fetch;
-use pmda::Engine;
+use pmda::host::Engine;
 use pmda::pmapi::{Config, PmId};
 use pmda::prelude::*;
 

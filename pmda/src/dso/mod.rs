@@ -1,7 +1,7 @@
 //! An agent as a shared object that pmcd, dbpmda or a local context (`pminfo -L`) loads.
 //!
 //! This module has all unsafe code of the crate. The interface is C's, version 7: pmcd calls functions, and gets
-//! structures that it frees. Each call becomes a PDU for the [`Engine`](crate::Engine), so an agent behaves in the same
+//! structures that it frees. Each call becomes a PDU for the [`Engine`](crate::host::Engine), so an agent behaves in the same
 //! way in every host.
 //!
 //! ```

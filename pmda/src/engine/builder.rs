@@ -37,13 +37,13 @@ impl<A: Agent> Engine<A> {
 /// #         out.put(42)
 /// #     }
 /// # }
-/// use pmda::Engine;
+/// use pmda::host::Engine;
 /// use pmda::pmapi::{Config, Domain};
 ///
 /// let config = Config::new(b"PCP_VAR_DIR=/tmp", []);
 /// let engine = Engine::<Mine>::builder().domain(Domain::new(401).unwrap()).config(config).build()?;
 /// assert_eq!(engine.schema().domain(), Domain::new(401).unwrap());
-/// # Ok::<(), pmda::SetupError>(())
+/// # Ok::<(), pmda::host::SetupError>(())
 /// ```
 #[must_use]
 pub struct EngineBuilder<A> {
@@ -134,7 +134,7 @@ pub(crate) fn own_domain<A: Agent>() -> Result<Domain, SetupError> {
 
 impl Schema {
     /// Returns the declarations of an agent with PCP's configuration of this host, without running it.
-    /// [`EngineBuilder::schema`](crate::EngineBuilder::schema) does so with another configuration.
+    /// [`EngineBuilder::schema`](crate::host::EngineBuilder::schema) does so with another configuration.
     ///
     /// # Errors
     /// A [`SetupError`] other than [`SetupError::Help`].

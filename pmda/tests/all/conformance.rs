@@ -14,7 +14,8 @@ use pcp_pdu::names::Node;
 use pcp_pdu::profile::{Profile, ProfileState};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, Item, PmId, Semantics, Serial, Type, Units};
-use pmda::{Agent, Engine, Session};
+use pmda::Agent;
+use pmda::host::{Engine, Session};
 
 fn domain() -> Domain {
     Domain::new(zoo::DOMAIN).unwrap()

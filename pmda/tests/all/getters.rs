@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pcp_collector::{Collector, Local};
 use pmapi::{Config, Domain, InDom, PmId, Semantics};
+use pmda::Mistake;
+use pmda::host::{Engine, Schema};
 use pmda::prelude::*;
-use pmda::{Engine, Mistake, Schema};
 
 const DISK: Serial = Serial::new(0);
 

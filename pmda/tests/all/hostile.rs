@@ -8,7 +8,7 @@ use crate::zoo::{self, Zoo};
 use pcp_pdu::handshake::Features;
 use pcp_pdu::{Header, Pdu, PduType};
 use pmapi::{Config, Domain, Error};
-use pmda::{Engine, Reply, Session, SessionError};
+use pmda::host::{Engine, Reply, Session, SessionError};
 use proptest::prelude::*;
 
 /// Requests of PCP's dbpmda to its agents, changed to the domain of `zoo`.

@@ -11,7 +11,8 @@ use pcp_pdu::event::{self, EventFlags, Layout};
 use pcp_pdu::handshake::{Attr, Attribute};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, Item, PmId, Type};
-use pmda::{Agent, Engine, Session, Startup};
+use pmda::Agent;
+use pmda::host::{Engine, Session, Startup};
 
 fn domain() -> Domain {
     Domain::new(stage::DOMAIN).unwrap()

@@ -1,8 +1,8 @@
 //! All mistakes in an agent's declarations are reported together when it starts.
 
 use pmapi::Config;
+use pmda::host::{Engine, Schema};
 use pmda::prelude::*;
-use pmda::{Engine, Schema};
 
 struct Careless;
 

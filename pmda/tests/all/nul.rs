@@ -5,8 +5,9 @@ use std::sync::Mutex;
 
 use pcp_collector::{Collector, Local};
 use pmapi::{Config, Domain, InDom, PmId};
+use pmda::host::Engine;
 use pmda::prelude::*;
-use pmda::{Engine, EventFlags, EventQueue, Instances, Stamp, Subject, TextKind};
+use pmda::{EventFlags, EventQueue, Instances, Stamp, Subject, TextKind};
 
 const INDOM: Serial = Serial::new(1);
 

@@ -14,7 +14,7 @@ use std::sync::Once;
 use crate::stage::{self, Stage};
 use crate::zoo::{self, Zoo};
 use pmapi::Config;
-use pmda::Engine;
+use pmda::host::Engine;
 use testkit::{Agent, Pcp, Pmcd};
 
 /// Starts a private pmcd with the agent `zoo`.

@@ -5,8 +5,9 @@ use std::os::unix::net::UnixStream;
 
 use pcp_collector::{self as collector, Collector, Local, Stream};
 use pmapi::PmId;
+use pmda::host::{Engine, Session, Startup};
+use pmda::limits::FixedLimit;
 use pmda::prelude::*;
-use pmda::{Engine, Session, Startup, limits::FixedLimit};
 
 #[derive(Debug)]
 struct Told {

@@ -8,7 +8,8 @@ use crate::stage::{self, RULE, Stage, example};
 use pcp_collector::{Channel, Collector, Launch, Local, SharedObject, Stream};
 use pcp_pdu::handshake::{self, Attr, Attribute, Features};
 use pmapi::{Atom, Config, Domain, Error, PmId};
-use pmda::{Agent, Engine, Session};
+use pmda::Agent;
+use pmda::host::{Engine, Session};
 
 fn domain() -> Domain {
     Domain::new(stage::DOMAIN).unwrap()

@@ -17,8 +17,9 @@ use pcp_collector::{AgentState, Channel, Collector, Local, Stream};
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::DescReq;
 use pmapi::{Config, Domain, PmId};
+use pmda::host::{Engine, Session, Startup};
 use pmda::prelude::*;
-use pmda::{Engine, PollSet, Session, Startup, Wake, pmapi};
+use pmda::{PollSet, Wake, pmapi};
 
 const SLOW: Item = Item::new(0, 0);
 const LINES: Item = Item::new(0, 1);

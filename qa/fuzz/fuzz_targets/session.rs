@@ -18,7 +18,7 @@ use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::profile::Profile;
 use pcp_pdu::{FROM_AGENT, Frames, Header, Pdu, PduType};
 use pmapi::{Config, Domain, Error};
-use pmda::{Engine, Session, SessionError};
+use pmda::host::{Engine, Session, SessionError};
 use zoo::Zoo;
 
 /// A subscriber that formats log lines and drops them.

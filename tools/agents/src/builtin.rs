@@ -10,7 +10,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::{User, geteuid};
 use pcp_view::Plan;
 use pmapi::Config;
-use pmda::{Agent, Engine, Failure, Schema, SetupError, Start};
+use pmda::host::{Engine, Schema, SetupError};
+use pmda::{Agent, Failure, Start};
 
 /// All agents, one line each.
 pub(crate) const AGENTS: &[Builtin] = &[
@@ -64,7 +65,7 @@ const fn of<A: Agent>() -> Builtin {
     Builtin {
         name: A::NAME,
         by_default: true,
-        run: |args| pmda::run::<A>(args),
+        run: |args| pmda::host::run::<A>(args),
         schema: |config| Engine::<A>::builder().config(config).schema(),
         arguments: |_| Ok(Vec::new()),
     }

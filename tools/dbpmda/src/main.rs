@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use dbpmda::{Console, Input, Options, Session, Source, Terminal, USAGE};
 use pcp_tools::{Operands, Program};
-use pmda::user::{self, UserError};
+use pmda::host::{self, UserError};
 
 #[derive(Parser)]
 #[command(disable_help_flag = true, infer_long_args = true)]
@@ -64,7 +64,7 @@ fn run() -> Result<(), ExitCode> {
     let creds_timeout = creds_timeout(&program, &args.creds_timeout);
     is_wrong |= creds_timeout.is_none();
     for name in &args.username {
-        user::switch(name).map_err(|e| {
+        host::change_user(name).map_err(|e| {
             match e {
                 UserError::Unknown(name) => {
                     console.notify("Critical", format_args!("cannot find the {name} user to switch to"));

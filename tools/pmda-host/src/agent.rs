@@ -14,7 +14,8 @@ use pcp_pdu::handshake::{Features, encode_error};
 use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 use pmapi::{Error, LabelLevel, LabelSet, RawLabel};
-use pmda::{Failure, Program, SessionError};
+use pmda::Failure;
+use pmda::host::{Program, SessionError};
 use tracing::{debug, error, warn};
 
 use crate::clock::now;

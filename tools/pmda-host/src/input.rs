@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::poll::{PollFd, PollFlags};
 use pcp_pdu::{HEADER, Header};
-use pmda::SessionError;
+use pmda::host::SessionError;
 
 use crate::memory::UNREAD;
 use crate::wire::{STEP, header, wait};

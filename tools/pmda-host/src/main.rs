@@ -24,7 +24,8 @@ use std::time::Duration;
 use clap::Parser as _;
 use pcp_base::escape;
 use pmapi::Config;
-use pmda::{Failure, Program};
+use pmda::Failure;
+use pmda::host::Program;
 use tracing::{error, warn};
 
 use options::Options;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     }
     let mut options = match Options::try_parse() {
         Ok(options) => options,
-        Err(e) => return pmda::refuse(e, 1),
+        Err(e) => return pmda::host::print_clap_error(e, 1),
     };
     options.so = find(&options.so);
     let program =

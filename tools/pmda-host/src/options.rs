@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use pmapi::debug::Debug;
-use pmda::{Address, TransportOptions};
+use pmda::host::{Address, TransportOptions};
 
 /// Serves an agent that is a shared object to pmcd, from a process of its own.
 ///

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags};
 use pcp_pdu::FROM_AGENT;
 use pcp_pdu::handshake::encode_error;
 use pmapi::Error;
-use pmda::SessionError;
+use pmda::host::SessionError;
 
 use crate::wire::wait;
 

@@ -22,7 +22,8 @@ use pcp_base::backoff::Backoff;
 use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::{Pdu, PduType};
 use pmapi::Error;
-use pmda::{Failure, Program};
+use pmda::Failure;
+use pmda::host::Program;
 use tracing::{info, warn};
 
 use crate::child::{AgentProcess, Ending, catch_termination};

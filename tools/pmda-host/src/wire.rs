@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pcp_pdu::{FrameError, HEADER, Header, PduType};
 use pmapi::Error;
-use pmda::SessionError;
+use pmda::host::SessionError;
 
 /// Longest PDU that is accepted from pmcd, in bytes. Clients may send pmcd 64 KiB, unless its option `-L` sets another
 /// limit.

@@ -39,7 +39,7 @@ const EXAMPLES: &str = "Examples:
 /// # Errors
 /// The exit code, after a message or the help has been printed.
 pub fn parse<T: Parser>(words: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
-    T::try_parse_from(words).map_err(|e| pmda::refuse(e, 2))
+    T::try_parse_from(words).map_err(|e| pmda::host::print_clap_error(e, 2))
 }
 
 /// Runs the program.

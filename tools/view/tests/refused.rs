@@ -118,7 +118,7 @@ fn command(role: &str) -> Command {
 /// Runs an agent over standard input and output.
 fn serve<A: Agent>() -> ExitCode {
     dup2_stdout(File::options().write(true).open("/dev/fd/3").unwrap()).unwrap();
-    pmda::run::<A>([A::NAME, "-l", "-"].map(Into::into))
+    pmda::host::run::<A>([A::NAME, "-l", "-"].map(Into::into))
 }
 
 /// Records both agents.

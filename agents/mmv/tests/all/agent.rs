@@ -8,7 +8,7 @@ use pcp_collector::{Collector, Local};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Item, PmId, Serial};
-use pmda::Engine;
+use pmda::host::Engine;
 use pmda::pmapi::Config;
 use pmda_mmv::{Mmv, PmProxy};
 use tempfile::TempDir;

@@ -5,7 +5,8 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use pmda::{Agent as _, Schema};
+use pmda::Agent as _;
+use pmda::host::Schema;
 use pmda_showcase::Showcase;
 use testkit::{Pcp, built};
 

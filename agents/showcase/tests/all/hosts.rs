@@ -13,7 +13,8 @@ use pcp_pdu::handshake::Attribute;
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_pdu::result::Changes;
 use pmapi::{Atom, Domain, Error, InDom, Inst, PmId, Serial, Type};
-use pmda::{Agent as _, Schema};
+use pmda::Agent as _;
+use pmda::host::Schema;
 use pmda_showcase::Showcase;
 use testkit::built;
 

@@ -15,8 +15,9 @@ use gallery::health::Health;
 use gallery::script::Script;
 use gallery::status::Status;
 use pcp_collector::{Collector, Local};
+use pmda::host::Engine;
 use pmda::pmapi::Atom;
-use pmda::{Agent, Engine, clap};
+use pmda::{Agent, clap};
 use testkit::Pcp;
 
 /// Starts an agent with options of its own.

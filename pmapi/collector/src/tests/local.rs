@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use pmapi::Config;
+use pmda::host::{Engine, SetupError};
 use pmda::prelude::*;
-use pmda::{Engine, SetupError};
 
 use crate::Local;
 

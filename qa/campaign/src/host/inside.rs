@@ -2,7 +2,8 @@
 
 use pcp_collector::{Channel, Error, Local, SharedObject};
 use pcp_pdu::{Header, Pdu, PduType};
-use pmda::{Agent, Engine};
+use pmda::Agent;
+use pmda::host::Engine;
 
 use super::{Each, Host};
 use crate::Outcome;

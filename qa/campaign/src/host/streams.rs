@@ -12,7 +12,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pcp_pdu::handshake::{Features, encode_creds};
 use pcp_pdu::{Frames, Pdu};
-use pmda::Address;
+use pmda::host::Address;
 
 use super::{Each, Host, Kind, PATIENCE, Scene};
 use crate::Outcome;

@@ -16,7 +16,8 @@ use pcp_pdu::Header;
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::result::{RawValue, ValueSet};
 use pmapi::{Atom, Config, Domain, Error, InDom, Inst, PmId, Serial, Type};
-use pmda::{Agent as _, Engine};
+use pmda::Agent as _;
+use pmda::host::Engine;
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_pcp-agents");

@@ -32,7 +32,7 @@ impl<A: Agent> Agent for Probe<A> {
     }
 
     fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
-        PARSED.set(Some(meaning(&pmda::command::<Self>("x"), line.options())));
+        PARSED.set(Some(meaning(&pmda::host::command::<Self>("x"), line.options())));
         Some(ExitCode::SUCCESS)
     }
 
@@ -106,7 +106,7 @@ fn parse<A: Agent>(command: &Command, words: &[&str]) -> Option<Meaning> {
             None
         }
         Ok(_) => {
-            pmda::run::<Probe<A>>(std::iter::once(&"x").chain(words).map(OsString::from));
+            pmda::host::run::<Probe<A>>(std::iter::once(&"x").chain(words).map(OsString::from));
             Some(PARSED.take().unwrap_or_else(|| panic!("{} {words:?} is refused", A::NAME)))
         }
     }
@@ -130,7 +130,7 @@ fn check<A: Agent>(command: &Command, forms: &[&Form]) -> bool {
 
 /// Tries all pairs of options in all orders, each form of the one with some form of the other, and a sample of triples.
 fn all_combinations<A: Agent>() {
-    let command = pmda::command::<Probe<A>>("x");
+    let command = pmda::host::command::<Probe<A>>("x");
     let mut built = command.clone();
     built.build();
     let has_effect =
@@ -178,7 +178,7 @@ fn options_mean_the_same_in_all_combinations() {
 #[test]
 fn command_lines_of_pcps_agents() {
     fn all<A: Agent>(lines: &[(&str, &[(&str, &str)])]) {
-        let command = pmda::command::<Probe<A>>("x");
+        let command = pmda::host::command::<Probe<A>>("x");
         for (line, expected) in lines {
             let expected = expected.iter().map(|(id, value)| ((*id).to_owned(), vec![(*value).to_owned()])).collect();
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -82,7 +82,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let program = Program::new("", FAILURE);
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
-        Err(e) => return pmda::refuse(e, FAILURE),
+        Err(e) => return pmda::host::print_clap_error(e, FAILURE),
     };
     try_run(&args, &program).unwrap_or_else(|code| code)
 }

@@ -12,7 +12,8 @@ use nix::poll::{PollFd, PollFlags};
 use pcp_base::backoff::Backoff;
 use pcp_pdu::Pdu;
 use pcp_pdu::handshake::{Features, VERSION};
-use pmda::{Failure, Program, SessionError};
+use pmda::Failure;
+use pmda::host::{Program, SessionError};
 use signal_hook::consts::SIGCHLD;
 use tracing::warn;
 

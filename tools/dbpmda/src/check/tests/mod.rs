@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pcp_collector::{Collector, Local};
 use pmapi::{Config, Domain, PmId};
-use pmda::Engine;
+use pmda::host::Engine;
 use pmda::prelude::*;
 
 use super::{Finding, Limits, Report, Rule, check};
