@@ -1,228 +1,110 @@
-//! The process with the agent: reads pmcd's requests, calls the agent's functions, and writes the answers.
+//! The process with the agent: reads requests from the proxy, calls the agent's functions, and writes the answers.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
+use std::os::fd::AsFd as _;
 
-use nix::poll::PollFlags;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
-use nix::sys::stat::fstat;
-use nix::unistd::{dup2_stdin, getppid};
+use nix::unistd::{dup2_stdin, dup2_stdout, getppid};
 use pcp_collector::{Answered, SharedObject};
-use pcp_pdu::handshake::{Features, encode_error};
+use pcp_pdu::handshake::{Features, encode_creds, encode_error};
 use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
-use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
+use pcp_pdu::metadata::Text;
+use pcp_pdu::{FROM_AGENT, Frames, Header, Pdu};
 use pmapi::{Error, LabelLevel, LabelSet, RawLabel};
 use pmda::Failure;
-use pmda::host::{Program, SessionError};
+use pmda::host::Program;
 use tracing::{debug, error, warn};
 
-use crate::clock::now;
-use crate::control::{Control, Message};
-use crate::memory::{Phase, Shared, adopt, forget_tunables, keep_freed_memory};
 use crate::options::Options;
-use crate::wire::{Stream, read_body, read_header, write_parts};
 
 /// Largest answer, in bytes.
-const MAX_REPLY: usize = 64 << 20;
+pub(crate) const MAX_REPLY: usize = 64 << 20;
 
 /// Memory for answers that is kept between requests, in bytes.
 const KEPT: usize = 1 << 20;
 
-/// Device and inode number of a file.
-type FileId = (u64, u64);
-
-/// The agent, and the state that the process shares with its supervisor.
+/// The agent, and the pipes to the proxy.
 struct Serving<'a> {
     agent: SharedObject,
-    shared: Shared,
-    control: Control,
-    input: Stream,
-    output: Stream,
-    /// The files of input, output and control. The agent may close the descriptors, or open others in their place.
-    files: Option<[FileId; 3]>,
+    requests: File,
+    answers: File,
     program: &'a Program,
     /// Name of the agent.
     name: String,
-    pdu: Vec<u8>,
     answer: Vec<u8>,
     /// Whether the answer is in the result of the agent's last fetch, instead of `answer`.
     fetched: bool,
 }
 
-/// Reads a header through the shared memory, where the supervisor finds it.
-struct Noted<'a> {
-    input: &'a mut Stream,
-    shared: &'a Shared,
-    /// Number of bytes that have been read.
-    have: usize,
-}
-
-impl Read for Noted<'_> {
-    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
-        let (shared, have) = (self.shared, self.have);
-        let count = self.input.repeat(PollFlags::POLLIN, |file| shared.read_header(file.as_fd(), have))?;
-        let header = shared.header().unwrap_or_default();
-        let read = header.iter().skip(have).take(count);
-        space.iter_mut().zip(read).for_each(|(to, from)| *to = *from);
-        self.have += count;
-        Ok(count)
-    }
-}
-
-/// Runs the process with the agent. `inherited` has the descriptors of input, output and shared memory, and the number
-/// of the supervisor's process.
+/// Runs the process with the agent, whose parent must be the proxy. Standard input and output are the pipes to the proxy.
+/// The first PDU to the proxy is CREDS with the agent's features, or TEXT with the reason why it cannot be loaded.
 ///
 /// # Errors
-/// A failure of the connections to pmcd or to the supervisor.
+/// A failure of the connection to the proxy.
 #[allow(unsafe_code, reason = "the agent is a shared object")]
-pub(crate) fn run(options: &Options, program: &Program, inherited: [i32; 4]) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, program: &Program, parent: i32) -> Result<(), Failure> {
     set_pdeathsig(Signal::SIGKILL)?;
-    let [input, output, memory, supervisor] = inherited;
-    if getppid().as_raw() != supervisor {
+    if getppid().as_raw() != parent {
         return Err("the supervisor has ended".into());
     }
-    keep_freed_memory();
-    forget_tunables();
-    let [input, output] = [adopt(input)?, adopt(output)?].map(Stream::new);
-    let shared = Shared::open(adopt(memory)?.into())?;
-    let control = Control::new(io::stdin().as_fd().try_clone_to_owned()?);
+    // Output of the agent goes to the log, not into the middle of a PDU.
+    let requests = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let answers = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdout(io::stderr())?;
     let (file, entry, domain) = (&options.so, options.entry(), options.domain.into());
     // SAFETY: this process exists to run the code of this file, which its command line names.
     let loaded = unsafe { SharedObject::open_with_debug(file, &entry, domain, options.debug()) };
+    let mut first = Vec::new();
     let mut agent = match loaded {
         Ok(agent) => agent,
-        Err(e) => return Ok(control.send(&Message::Failed(e.to_string()))?),
+        Err(e) => {
+            Text { ident: 0, text: e.to_string().as_bytes() }.encode(&mut first, FROM_AGENT)?;
+            return Ok(write(&answers, &first, &[])?);
+        }
     };
     // Threads of the agent may still run its functions when the process ends.
     agent.keep_loaded();
-    control.send(&Message::Loaded(agent.features()))?;
-    let (pdu, answer) = (Vec::new(), Vec::new());
-    let name = options.name();
-    let mut serving =
-        Serving { agent, shared, control, input, output, files: None, program, name, pdu, answer, fetched: false };
-    serving.files = serving.files();
-    serving.serve()
+    encode_creds(&mut first, std::process::id() as i32, agent.features())?;
+    let (name, answer) = (options.name(), Vec::new());
+    let mut serving = Serving { agent, requests, answers, program, name, answer, fetched: false };
+    let served = write(&serving.answers, &first, &[]).map_err(Failure::from).and_then(|()| serving.serve());
+    let code = served.as_ref().err().and_then(|e| e.downcast_ref::<io::Error>()?.raw_os_error());
+    if code == Some(Errno::EBADF as i32) {
+        error!(source = "agent", "the agent has closed descriptors that are not its own");
+        // Functions that run at the exit of the process could do anything now.
+        let _ = raise(Signal::SIGKILL);
+    }
+    served
 }
 
 impl Serving<'_> {
-    fn serve(mut self) -> Result<(), Failure> {
-        if !self.wait()? {
-            return Ok(());
-        }
+    /// Serves requests until the proxy closes its pipe.
+    fn serve(&mut self) -> Result<(), Failure> {
+        let mut frames = Frames::new();
         loop {
             self.program.tick();
-            // In this order: the supervisor reads the header in phase `Idle`.
-            self.shared.clear_header();
-            self.shared.set_phase(Phase::Idle);
-            let ended = match self.step() {
-                Ok(true) => continue,
-                Ok(false) => Ok(()),
-                Err(e) => Err(e),
-            };
-            if self.files.is_none() || self.files() != self.files {
-                self.give_up();
+            while let Some((header, pdu)) = frames.next_pdu()? {
+                debug!(target: "pdu", "got {} PDU, {} bytes, from {}", header.pdu, header.len, header.from);
+                if !header.pdu.is_request() {
+                    self.tell(header, pdu);
+                    continue;
+                }
+                self.ask(header, pdu);
+                let (head, rest) = if self.fetched { self.agent.fetched() } else { (&self.answer[..], &[][..]) };
+                debug!(target: "pdu", "sending {} bytes", head.len() + rest.len());
+                write(&self.answers, head, rest)?;
             }
-            self.shared.set_phase(Phase::Ended);
-            return ended;
-        }
-    }
-
-    /// Returns the files of input, output and control; `None` if one of the descriptors is closed.
-    fn files(&self) -> Option<[FileId; 3]> {
-        let id = |fd: BorrowedFd<'_>| fstat(fd).ok().map(|found| (found.st_dev, found.st_ino));
-        Some([id(self.input.as_fd())?, id(self.output.as_fd())?, id(self.control.as_fd())?])
-    }
-
-    /// Ends a process whose agent has closed the descriptors of the connection. The supervisor still has them, and
-    /// starts another process.
-    fn give_up(&self) {
-        error!(source = "agent", "the agent has closed descriptors that are not its own");
-        // An answer that could not be written is still due. A PDU of which a part was read is lost.
-        self.shared.change(Phase::Writing, Phase::Calling);
-        if self.shared.phase() != Some(Phase::Reading) {
-            // Functions that run at the exit of the process could do anything now.
-            let _ = raise(Signal::SIGKILL);
-        }
-    }
-
-    /// Waits until the supervisor gives this process the connection. Returns false when the supervisor has ended.
-    /// Passes the profile and the attributes of clients to the agent, if it does not have them.
-    fn wait(&mut self) -> io::Result<bool> {
-        let mut clients = Vec::new();
-        self.shared.clear_header();
-        loop {
-            match self.control.receive()? {
-                Some(Message::Client(pdu)) => clients.push(pdu),
-                Some(Message::Serve) => break,
-                Some(_) => return Err(io::ErrorKind::InvalidData.into()),
-                None => return Ok(false),
+            let space = frames.space();
+            match repeat(&self.requests, PollFlags::POLLIN, |mut requests| requests.read(space))? {
+                0 => return Ok(()),
+                n => frames.filled(n),
             }
         }
-        clients.push(self.shared.profile());
-        for pdu in clients.iter().filter(|pdu| !pdu.is_empty()) {
-            let Ok(Some(header)) = Header::parse(pdu) else { continue };
-            self.begin(Phase::Telling, header)?;
-            self.tell(header, pdu);
-            if !self.shared.change(Phase::Telling, Phase::Idle) {
-                // The supervisor has taken the connection.
-                self.control.send(&Message::Back)?;
-                return self.wait();
-            }
-        }
-        Ok(true)
-    }
-
-    /// Serves one PDU. Returns false at the end of file.
-    fn step(&mut self) -> Result<bool, Failure> {
-        let mut noted = Noted { input: &mut self.input, shared: &self.shared, have: 0 };
-        let Some(header) = read_header(&mut noted, &mut self.pdu)? else { return Ok(false) };
-        self.shared.set_phase(Phase::Reading);
-        read_body(&mut self.input, header, &mut self.pdu)?;
-        debug!(target: "pdu", "got {} PDU, {} bytes, from {}", header.pdu, header.len, header.from);
-        let pdu = std::mem::take(&mut self.pdu);
-        let phase = if header.pdu.is_request() { Phase::Calling } else { Phase::Telling };
-        self.remember(header, &pdu)?;
-        self.begin(phase, header)?;
-        if phase == Phase::Calling {
-            self.ask(header, &pdu);
-        } else {
-            self.tell(header, &pdu);
-        }
-        self.pdu = pdu;
-        if !self.shared.change(phase, Phase::Writing) {
-            // The supervisor has answered, and has the connection until it gives it back.
-            self.control.send(&Message::Back)?;
-            return Ok(self.wait()?);
-        }
-        if phase == Phase::Calling {
-            let parts = if self.fetched { self.agent.fetched() } else { (&self.answer[..], &[][..]) };
-            debug!(target: "pdu", "sending {} bytes", parts.0.len() + parts.1.len());
-            write_parts(&mut self.output, parts).map_err(SessionError::Write)?;
-        }
-        Ok(true)
-    }
-
-    /// Records the beginning of a call. Notifies the supervisor after a time without calls.
-    fn begin(&mut self, phase: Phase, header: Header) -> io::Result<()> {
-        if !self.shared.begin(phase, header.pdu, now()) {
-            self.control.send(&Message::Busy)?;
-        }
-        Ok(())
-    }
-
-    /// Stores the data that the agent needs after a restart.
-    fn remember(&mut self, header: Header, pdu: &[u8]) -> io::Result<()> {
-        match header.pdu {
-            PduType::PROFILE => self.shared.set_profile(pdu),
-            PduType::ATTR | PduType::ERROR if self.wants_clients() && pdu.len() < 8000 => {
-                self.control.send(&Message::Client(pdu.to_vec()))?;
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     fn wants_clients(&self) -> bool {
@@ -313,5 +195,37 @@ fn presentable(e: Error) -> Error {
         Error::PMDANOTREADY | Error::PMDAREADY | Error::TIMEOUT | Error::IPC => Error::AGAIN,
         e if e == Error::from_errno(nix::errno::Errno::EPIPE as i32) => Error::AGAIN,
         e => e,
+    }
+}
+
+/// Writes both parts of an answer, with one system call if the proxy keeps up.
+fn write(answers: &File, head: &[u8], rest: &[u8]) -> io::Result<()> {
+    let mut both = [IoSlice::new(head), IoSlice::new(rest)];
+    let mut parts = &mut both[..];
+    // Removes empty parts.
+    IoSlice::advance_slices(&mut parts, 0);
+    while !parts.is_empty() {
+        match repeat(answers, PollFlags::POLLOUT, |mut answers| answers.write_vectored(parts))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            n => IoSlice::advance_slices(&mut parts, n),
+        }
+    }
+    Ok(())
+}
+
+/// Repeats a read or write that a signal has interrupted, or that would block because the agent has made the pipe
+/// non-blocking.
+fn repeat(file: &File, events: PollFlags, mut act: impl FnMut(&File) -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match act(file) {
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::new(file.as_fd(), events)], PollTimeout::NONE) {
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            done => return done,
+        }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_child_subreaper;
@@ -18,11 +19,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use tracing::warn;
 
-use crate::control::Control;
-use crate::memory::TUNABLES;
-
-/// Time for a process to end after it has closed its end of the socket.
-const GRACE: Duration = Duration::from_millis(500);
+use crate::agent::MAX_REPLY;
+use crate::link::{Link, widen};
 
 /// Time for killed processes to end. One that has become another user's, or that waits for a device, does not end.
 const KILLED: Duration = Duration::from_secs(1);
@@ -31,29 +29,25 @@ const KILLED: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct AgentProcess {
     child: Child,
-    pub(crate) control: Control,
 }
 
 impl AgentProcess {
-    /// Starts this program again, with the same arguments. `inherited` has the numbers of descriptors that stay open.
-    pub(crate) fn start(inherited: [i32; 3]) -> io::Result<AgentProcess> {
-        let (control, theirs) = Control::pair()?;
-        let [input, output, memory] = inherited;
+    /// Starts this program again, with the same arguments. Returns the process, and the link to it.
+    pub(crate) fn start() -> io::Result<(AgentProcess, Link)> {
         // A program that has been replaced has no path. The path is better, because it names the process in ps(1), and valgrind
         // cannot run the link.
         let path = std::env::current_exe().ok().filter(|path| path.is_file());
         let mut command = Command::new(path.unwrap_or_else(|| "/proc/self/exe".into()));
         let mut arguments = std::env::args_os();
         command.arg0(arguments.next().unwrap_or_else(|| "pmda-host".into()));
-        command.arg(format!("--serve={input},{output},{memory},{}", std::process::id())).args(arguments);
-        let (tunables, value) = TUNABLES;
-        if std::env::var_os(tunables).is_none() {
-            command.env(tunables, value);
-        }
-        // Output of the agent goes to the log, not into the middle of a PDU.
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
-        let child = command.process_group(0).spawn()?;
-        Ok(AgentProcess { child, control })
+        command.arg(format!("--serve={}", std::process::id())).args(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn()?;
+        let pipes = child.stdout.take().zip(child.stdin.take());
+        let process = AgentProcess { child };
+        let (answers, requests) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
+        let link = Link::new(OwnedFd::from(answers).into(), OwnedFd::from(requests).into(), MAX_REPLY as u32)?;
+        widen(link.input());
+        Ok((process, link))
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -83,10 +77,10 @@ impl AgentProcess {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Ends the process, and returns its status. Gives the process a moment to end by itself.
-    pub(crate) fn end(mut self) -> Option<ExitStatus> {
-        let until = Instant::now() + GRACE;
-        while Instant::now() < until {
+    /// Ends the process, and returns its status; `None` if it has not ended by itself until a time, or until a signal asks
+    /// this process to end.
+    pub(crate) fn end(mut self, until: Instant, terminated: &AtomicBool) -> Option<ExitStatus> {
+        while Instant::now() < until && !terminated.load(Relaxed) {
             if let Some(status) = self.ended() {
                 return Some(status);
             }
@@ -150,13 +144,6 @@ fn children() -> Vec<Pid> {
         .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>())
         .map(Pid::from_raw)
         .collect()
-}
-
-/// Lets programs that this process starts inherit a descriptor, and returns its number.
-pub(crate) fn inherited(fd: impl std::os::fd::AsFd) -> io::Result<i32> {
-    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-    fcntl(&fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    Ok(fd.as_fd().as_raw_fd())
 }
 
 /// How a process has ended.

@@ -1,20 +1,14 @@
 //! `pmda-host`: serves an agent that is a shared object to pmcd, from a separate process.
 //!
-//! Two processes run this program. The supervisor starts the other one, which loads the agent, and gives it the
-//! connection to pmcd: input, output, and a word in shared memory that contains its phase. When the agent hangs or
-//! crashes, the supervisor takes the connection back and answers that the agent is not ready.
+//! Two processes run this program. The proxy starts the other one, which loads the agent, and passes pmcd's requests to
+//! it and its answers to pmcd. When the agent hangs or crashes, the proxy answers that the agent is not ready.
 
 mod agent;
 mod child;
 mod clients;
-mod clock;
-mod control;
-mod input;
-mod memory;
+mod link;
 mod options;
-mod output;
-mod supervisor;
-mod wire;
+mod proxy;
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -29,7 +23,7 @@ use pmda::host::Program;
 use tracing::{error, warn};
 
 use options::Options;
-use supervisor::Supervisor;
+use proxy::Proxy;
 
 fn main() -> ExitCode {
     if let Some(code) = pmda::install::host(std::env::args_os()) {
@@ -43,9 +37,9 @@ fn main() -> ExitCode {
     let program =
         Program::new("pmda-host").debug(options.debug()).user(options.username.clone()).address(options.address());
     let done = match options.serve {
-        Some(inherited) => {
+        Some(parent) => {
             program.subscribe();
-            agent::run(&options, &program, inherited)
+            agent::run(&options, &program, parent)
         }
         None if !options.so.is_file() => {
             escape::eprint(format_args!("pmda-host: {}: there is no such file\n", options.so.display()));
@@ -86,7 +80,7 @@ fn serve(options: &Options, program: &Program) -> Result<(), Failure> {
         );
     }
     let (input, output) = program.connect()?;
-    Supervisor::new(options, program, input, output)?.run()
+    Proxy::new(options, program, input, output)?.run()
 }
 
 /// Returns the path of a shared object. A name without a directory is that of a file in the directory of PCP's agent.

@@ -40,9 +40,9 @@ pub(crate) struct Options {
     pub(crate) patience: Duration,
     #[command(flatten)]
     transport: TransportOptions,
-    /// Descriptors of input, output and shared memory, and the supervisor's process, for the process with the agent
-    #[arg(long, hide = true, value_name = "NUM,NUM,NUM,NUM", value_parser = inherited)]
-    pub(crate) serve: Option<[i32; 4]>,
+    /// Number of the process that has started this one for the agent
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) serve: Option<i32>,
     /// Show this help and exit
     #[arg(short = '?', long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -78,10 +78,4 @@ impl Options {
 fn patience(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "a number of seconds from 0.01 to 3600 is needed".to_owned())
-}
-
-fn inherited(text: &str) -> Result<[i32; 4], String> {
-    let numbers: Result<Vec<i32>, _> = text.split(',').map(str::parse).collect();
-    let numbers = numbers.ok().and_then(|numbers| <[i32; 4]>::try_from(numbers).ok());
-    numbers.ok_or_else(|| "four numbers are needed".to_owned())
 }

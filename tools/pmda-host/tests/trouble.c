@@ -5,7 +5,8 @@
  * 0.3: see 0.1. 0.4: user of the client, by its attribute. 0.5: number of clients that have ended. 0.6: three instances.
  * 0.7: process of the agent. 0.8: a fetch of it forks; the new process goes on, and the old one does not. 0.9: the
  * variable GLIBC_TUNABLES of a program that the agent starts, with a newline. 0.10: a fetch of it closes all descriptors but
- * the first three. 0.11: a fetch of it opens others in their place. 0.12: a fetch of it makes them non-blocking.
+ * the first three. 0.11: a fetch of it opens others in their place. 0.12: a fetch of it makes them non-blocking. 0.13: a text
+ * of 3 MB.
  */
 #include <fcntl.h>
 #include <pcp/pmapi.h>
@@ -24,7 +25,7 @@ static pmdaMetric metrics[] = {
     METRIC(3, PM_TYPE_U32, PM_INDOM_NULL), METRIC(4, PM_TYPE_STRING, PM_INDOM_NULL), METRIC(5, PM_TYPE_U32, PM_INDOM_NULL),
     METRIC(6, PM_TYPE_U32, 0), METRIC(7, PM_TYPE_U32, PM_INDOM_NULL), METRIC(8, PM_TYPE_U32, PM_INDOM_NULL),
     METRIC(9, PM_TYPE_STRING, PM_INDOM_NULL), METRIC(10, PM_TYPE_U32, PM_INDOM_NULL), METRIC(11, PM_TYPE_U32, PM_INDOM_NULL),
-    METRIC(12, PM_TYPE_U32, PM_INDOM_NULL),
+    METRIC(12, PM_TYPE_U32, PM_INDOM_NULL), METRIC(13, PM_TYPE_STRING, PM_INDOM_NULL),
 };
 static unsigned int fetches, pause_ms, ended;
 static char users[64][32];
@@ -59,6 +60,7 @@ static char *tunables(void)
 
 static int callback(pmdaMetric *metric, unsigned int inst, pmAtomValue *atom)
 {
+    static char text[3000000];
     int context = pmdaGetContext();
 
     switch (pmID_item(metric->m_desc.pmid)) {
@@ -85,6 +87,10 @@ static int callback(pmdaMetric *metric, unsigned int inst, pmAtomValue *atom)
     case 12:
 	spoil(pmID_item(metric->m_desc.pmid));
 	atom->ul = getpid();
+	break;
+    case 13:
+	memset(text, 'x', sizeof text - 1);
+	atom->cp = text;
 	break;
     default: return PM_ERR_PMID;
     }

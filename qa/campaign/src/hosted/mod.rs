@@ -1,9 +1,8 @@
 //! Stage `hosted`: an agent in C that does harm, as a shared object behind `pmda-host`.
 //!
-//! A round starts the host and does one kind of harm. The host must answer the request in time. It may end the
-//! connection only if the agent has overwritten or closed memory or descriptors that the connection needs, ends while a PDU
-//! is read or written, or serves the connection in two processes. An agent that is not ready must soon be ready again,
-//! with its right value. When the host ends, no process may be left.
+//! A round starts the host and does one kind of harm. The host must answer the request in time, with a valid answer unless
+//! the agent has overwritten memory or answers in two processes. An agent that is not ready must soon be ready again, with
+//! its right value. When the host ends, no process may be left.
 
 mod agent;
 
@@ -39,7 +38,7 @@ const LATER: Duration = Duration::from_millis(50);
 const LATE: usize = 9;
 /// Longest time for an answer. The host waits 0.3 s; the machine may be slow.
 const PROMPT: Duration = Duration::from_secs(5);
-/// Largest memory of the supervisor, in KiB.
+/// Largest memory of the proxy, in KiB.
 const MEMORY: u64 = 64 << 10;
 
 /// Returns the jobs of the stage.
@@ -92,7 +91,7 @@ fn harm(job: &mut Job, rng: &mut Rng, harms: Option<Range<usize>>, hosted: &mut 
     job.tried(1);
     job.took(took);
     let what = kind.map_or(NONSENSE.to_owned(), |kind| format!("harm {kind}"));
-    // The agent has the connection, and may write to it.
+    // The bytes of the answer may be anything.
     let may_break = kind.is_some_and(|kind| HARMS[2].1.contains(&kind) || kind == TWIN);
     if may_break && matches!(answer, Answer::Broken(_)) {
         return Ok(());
@@ -102,7 +101,6 @@ fn harm(job: &mut Job, rng: &mut Rng, harms: Option<Range<usize>>, hosted: &mut 
         return Err(format!("{what}: {took:?} until the answer, {:?} are the limit", scaled(PROMPT)).into());
     }
     match answer {
-        Answer::Broken(Error::Closed | Error::Ended(_) | Error::CutShort(_)) if ends_later => return Ok(()),
         Answer::Broken(e) => return Err(format!("{what}: the connection ends: {e}").into()),
         Answer::Given | Answer::Refused => {}
     }
@@ -122,12 +120,8 @@ fn harm(job: &mut Job, rng: &mut Rng, harms: Option<Range<usize>>, hosted: &mut 
 fn is_right_later(hosted: &mut Hosted) -> Outcome {
     sleep(scaled(LATER));
     // The first request may be refused.
-    let outcome = match hosted.is_right() {
+    match hosted.is_right() {
         Err(e) if matches!(e.downcast_ref(), Some(Error::NotReady)) => hosted.is_right(),
-        outcome => outcome,
-    };
-    match outcome {
-        Err(e) if matches!(e.downcast_ref(), Some(Error::Closed | Error::Ended(_) | Error::CutShort(_))) => Ok(()),
         outcome => outcome,
     }
 }

@@ -1,11 +1,11 @@
-//! A pmcd that sends requests and does not read the answers, or stops within a request.
+//! A pmcd that sends requests and does not read the answers, stops within a request, or sends several PDUs at once.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::scene;
 
 use std::io::{Read as _, Write as _};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -20,15 +20,25 @@ use scene::*;
 /// than a pipe has by default.
 const REQUESTS: usize = 1000;
 
+/// A host that has sent its version.
+fn start(mut command: Command) -> Child {
+    let mut host = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    pdu(&mut host);
+    host
+}
+
+fn creds() -> Vec<u8> {
+    let mut creds = Vec::new();
+    encode_creds(&mut creds, 0, Features::default()).unwrap();
+    creds
+}
+
 /// A host whose agent is not loaded, after the greeting.
 fn host(scene: &Scene) -> Child {
     let mut command = scene.command(&["--entry", "hang_init"]);
-    command.env("TROUBLE_GO", scene.path("go")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut host = command.spawn().unwrap();
-    pdu(&mut host);
-    let mut creds = Vec::new();
-    encode_creds(&mut creds, 0, Features::default()).unwrap();
-    host.stdin.as_ref().unwrap().write_all(&creds).unwrap();
+    command.env("TROUBLE_GO", scene.path("go"));
+    let host = start(command);
+    host.stdin.as_ref().unwrap().write_all(&creds()).unwrap();
     host
 }
 
@@ -43,11 +53,13 @@ fn host_with_full_pipe(scene: &Scene) -> Child {
 
 /// Fetches.
 fn requests(count: usize) -> Vec<u8> {
-    let mut pdus = Vec::new();
-    for _ in 0..count {
-        encode_fetch(&mut pdus, 0, 0, [Some(pmid(PROCESS))].into_iter()).unwrap();
-    }
-    pdus
+    fetch(PROCESS).repeat(count)
+}
+
+fn fetch(item: u16) -> Vec<u8> {
+    let mut pdu = Vec::new();
+    encode_fetch(&mut pdu, 0, 0, [Some(pmid(item))].into_iter()).unwrap();
+    pdu
 }
 
 /// Reads a PDU.
@@ -108,11 +120,45 @@ fn a_pmcd_that_stops_within_a_request_stops_nothing() {
         std::fs::write(scene.path("go"), "").unwrap();
         std::thread::sleep(Duration::from_millis(500));
         host.stdin.as_ref().unwrap().write_all(rest).unwrap();
-        assert!(is_error(&pdu(&mut host)), "the supervisor has read this request");
-        host.stdin.as_ref().unwrap().write_all(&request).unwrap();
-        assert!(!is_error(&pdu(&mut host)));
+        assert!(!is_error(&pdu(&mut host)), "{}", scene.log());
         drop(host.stdin.take());
         assert!(host.wait().unwrap().success(), "{}", scene.log());
         std::fs::remove_file(scene.path("go")).unwrap();
     }
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn requests_that_come_with_the_greeting_are_answered() {
+    let scene = Scene::new();
+    let mut host = start(scene.command(&[]));
+    host.stdin.as_ref().unwrap().write_all(&[creds(), requests(3)].concat()).unwrap();
+    (0..3).for_each(|_| assert!(!is_error(&pdu(&mut host))));
+    drop(host.stdin.take());
+    assert!(host.wait().unwrap().success(), "{}", scene.log());
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn an_answer_is_whole_although_the_agent_ends_before_pmcd_has_read_it() {
+    let scene = Scene::new();
+    let mut host = start(scene.command(&[]));
+    host.stdin.as_ref().unwrap().write_all(&[creds(), fetch(PROCESS), fetch(LARGE)].concat()).unwrap();
+    let answer = pdu(&mut host);
+    let process = answer.last_chunk::<4>().map(|word| i32::from_be_bytes(*word)).unwrap();
+    // The pipe is full, and the proxy has the rest.
+    std::thread::sleep(Duration::from_secs(1));
+    kill(Pid::from_raw(process), Signal::SIGKILL).unwrap();
+    testkit::wait_for("the end of the agent", || scene.log().contains("the agent has ended: signal: 9"));
+    assert!(pdu(&mut host).len() > 3_000_000);
+    let is_refused = |host: &mut Child| {
+        host.stdin.as_ref().unwrap().write_all(&fetch(PROCESS)).unwrap();
+        is_error(&pdu(host))
+    };
+    if is_refused(&mut host) {
+        assert!(is_error(&pdu(&mut host)), "the notification that the agent is ready");
+        assert!(!is_refused(&mut host));
+    }
+    drop(host.stdin.take());
+    assert!(host.wait().unwrap().success(), "{}", scene.log());
 }

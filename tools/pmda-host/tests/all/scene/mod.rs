@@ -27,6 +27,7 @@ pub(crate) const TUNABLES: u16 = 9;
 pub(crate) const CLOSE: u16 = 10;
 pub(crate) const REPLACE: u16 = 11;
 pub(crate) const NONBLOCK: u16 = 12;
+pub(crate) const LARGE: u16 = 13;
 
 pub(crate) fn domain() -> Domain {
     Domain::new(DOMAIN).unwrap()
