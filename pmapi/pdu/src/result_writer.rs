@@ -10,9 +10,8 @@ use pmapi::{Atom, Error, Inst, OptionWord as _, PmId, Result, Type};
 /// Writer of a `RESULT` PDU: value sets in order, values in order.
 ///
 /// A set's list of values has offsets of value blocks from the start of the PDU, which are unknown until the last set
-/// is written. So lists and blocks grow side by side, and offsets assume that the lists will have the length that
-/// [`ResultWriter::begin_like`] was given. [`ResultWriter::seal`] corrects them if the length is different. The memory
-/// is reused for the next PDU.
+/// is written. So lists and blocks grow side by side, and offsets assume that the lists will be as long as those of the
+/// last PDU. [`ResultWriter::seal`] corrects them if the length is different. The memory is reused for the next PDU.
 #[derive(Debug, Default)]
 pub struct ResultWriter {
     lists: Vec<u8>,
@@ -28,10 +27,6 @@ pub struct ResultWriter {
     /// Scratch memory of [`ResultWriter::repeated`]: a bit for each instance, or the instances' words.
     seen: Vec<u32>,
 }
-
-/// Offset at which the value blocks of a `RESULT` PDU begin.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Offsets(u32);
 
 #[derive(Clone, Copy, Debug)]
 struct OpenSet {
@@ -63,12 +58,6 @@ impl ResultWriter {
 
     /// Starts a PDU.
     pub fn begin(&mut self) {
-        self.begin_like(Offsets::default());
-    }
-
-    /// Starts a PDU. The call saves time if the PDU is as long as an earlier one.
-    pub fn begin_like(&mut self, offsets: Offsets) {
-        self.base = offsets.0;
         self.lists.clear();
         self.lists.resize(RESULT_HEAD, 0);
         self.blocks.clear();
@@ -291,11 +280,6 @@ impl ResultWriter {
         Ok(self.parts())
     }
 
-    /// Returns the offsets of the PDU that [`ResultWriter::seal`] has completed last, for [`ResultWriter::begin_like`].
-    pub fn offsets(&self) -> Offsets {
-        Offsets(self.base)
-    }
-
     /// Returns the two parts of the PDU that [`ResultWriter::seal`] has completed last.
     pub fn parts(&self) -> (&[u8], &[u8]) {
         (&self.lists, &self.blocks)
@@ -344,10 +328,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_the_same_whatever_offsets_were_assumed() {
-        let mut writer = ResultWriter::new();
-        let mut answer = |offsets, values: u32| {
-            writer.begin_like(offsets);
+    fn an_answer_is_the_same_whatever_the_one_before_was() {
+        let answer = |writer: &mut ResultWriter, values: u32| {
+            writer.begin();
             for pmid in 0..3 {
                 writer.begin_set(PmId::from_word(pmid));
                 for inst in 0..values * pmid {
@@ -357,14 +340,15 @@ mod tests {
                 writer.end_set(Ok(()));
             }
             let (lists, blocks) = writer.seal(0, Changes::default()).unwrap();
-            ([lists, blocks].concat(), writer.offsets())
+            [lists, blocks].concat()
         };
-        let (few, of_few) = answer(Offsets::default(), 2);
-        let (many, of_many) = answer(Offsets::default(), 1000);
-        assert!(of_few < of_many);
-        for offsets in [of_few, of_many, Offsets(1), Offsets(MAX_LEN as u32 / 4)] {
-            assert!(answer(offsets, 2) == (few.clone(), of_few), "{offsets:?}");
-            assert!(answer(offsets, 1000) == (many.clone(), of_many), "{offsets:?}");
+        let [few, many] = [2, 1000].map(|values| answer(&mut ResultWriter::new(), values));
+        let mut writer = ResultWriter::new();
+        for base in [0, 1, MAX_LEN as u32 / 4] {
+            writer.base = base;
+            for (values, expected) in [(2, &few), (2, &few), (1000, &many), (1000, &many), (2, &few)] {
+                assert!(answer(&mut writer, values) == *expected, "{values} {base}");
+            }
         }
     }
 }

@@ -95,7 +95,7 @@ fn block(ty: u8, payload: &[u8]) -> Result<*mut u32> {
 /// `result` is null, or a complete result: with all value sets that it counts, all values that they count, and all
 /// their blocks.
 pub unsafe fn read(result: *const CResult, out: &mut ResultWriter) -> Result<Changes> {
-    out.begin_like(out.offsets());
+    out.begin();
     if result.is_null() {
         return Err(Error::BADSTORE);
     }
