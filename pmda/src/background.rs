@@ -82,7 +82,7 @@ struct Idle<T> {
 
 struct Shared<T> {
     latest: Mutex<Latest<T>>,
-    /// Wakes the thread when `asked`, `period` or `ended` have changed.
+    /// Wakes both ends when something has changed.
     changed: Condvar,
 }
 
@@ -101,6 +101,8 @@ struct Latest<T> {
     asked: bool,
     /// The owner has dropped the source.
     ended: bool,
+    /// There is no thread and no publisher any more, so the outcome stays.
+    over: bool,
 }
 
 impl<T: Send + Sync + 'static> Background<T> {
@@ -154,6 +156,24 @@ impl<T: Send + Sync + 'static> Background<T> {
         self.started().lock().outcome.clone()
     }
 
+    /// Waits for an outcome, at most until a time, and returns the latest one. `is_awaited` says of each outcome whether it
+    /// is the one, such as a snapshot that is newer than the caller's.
+    ///
+    /// In a request, this should only be for a few milliseconds, because pmcd and all its clients wait meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Background::latest`].
+    pub fn wait(&self, until: Instant, is_awaited: impl Fn(&Result<Arc<T>>) -> bool) -> Result<Arc<T>> {
+        let mut latest = self.started().lock();
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            if is_awaited(&latest.outcome) || rest.is_zero() || latest.over {
+                return latest.outcome.clone();
+            }
+            latest = self.shared.changed.wait_timeout(latest, rest).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Returns the time since the last snapshot; `None` before the first. The source may have failed since.
     pub fn age(&self) -> Option<Duration> {
         self.started().lock().taken.map(|taken| taken.elapsed())
@@ -164,17 +184,17 @@ impl<T: Send + Sync + 'static> Background<T> {
         self.started().lock().ready
     }
 
-    /// Requests another read as soon as the current one has ended. Does not wait for it. Publishers do not get the
-    /// request.
+    /// Requests another read as soon as the current one has ended. Does not wait for it. The other end of a
+    /// [channel](Background::channel) gets the request by [`Publisher::wait`].
     pub fn ask(&self) {
         self.started().lock().asked = true;
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
     }
 
     /// Changes the period. It counts from the start of the last read, so that a shorter one may cause a read at once.
     pub fn set_period(&self, period: Duration) {
         self.shared.lock().period = period;
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
     }
 
     /// Starts the thread, unless it has been started.
@@ -188,6 +208,7 @@ impl<T: Send + Sync + 'static> Background<T> {
                 thread::Builder::new().name("background".into()).spawn(move || read(&shared, source, &mut until));
             if let Err(e) = started {
                 self.shared.publish(Err(e.into()));
+                self.shared.lock().over = true;
             }
         });
         &self.shared
@@ -204,7 +225,7 @@ impl<T> AsFd for Background<T> {
 impl<T> Drop for Background<T> {
     fn drop(&mut self) {
         self.shared.lock().ended = true;
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
     }
 }
 
@@ -236,6 +257,31 @@ impl<T> Publisher<T> {
     /// Publishes an error in place of the snapshot, as [`Background::spawn`] describes it.
     pub fn fail(&self, error: impl Into<Failure>) {
         self.0.publish(Err(error.into()));
+    }
+
+    /// Waits for the agent's next [request](Background::ask), at most until a time. Returns false if the agent has dropped
+    /// the source. So a thread sleeps while its data are not needed.
+    ///
+    /// ```
+    /// # use pmda::Background;
+    /// # use std::time::{Duration, Instant};
+    /// let (publisher, load) = Background::channel()?;
+    /// let thread = std::thread::spawn(move || {
+    ///     while publisher.wait(Instant::now() + Duration::from_secs(3600)) {
+    ///         publisher.publish(0.5);
+    ///     }
+    /// });
+    /// load.ask();
+    /// let until = Instant::now() + Duration::from_secs(60);
+    /// assert_eq!(load.wait(until, Result::is_ok).map(|load| *load), Ok(0.5));
+    /// drop(load);
+    /// thread.join().unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// Of several clones of the publisher, one gets the request.
+    pub fn wait(&self, until: Instant) -> bool {
+        self.0.shared.wait(|_| until.saturating_duration_since(Instant::now()))
     }
 
     /// Returns whether the agent has dropped the source, so that nobody needs more data.
@@ -274,6 +320,8 @@ impl<T> Drop for Outlet<T> {
         if !is_ready {
             self.publish(Err(Error::NODATA.into()));
         }
+        self.shared.lock().over = true;
+        self.shared.changed.notify_all();
     }
 }
 
@@ -288,6 +336,7 @@ impl<T> Shared<T> {
             period,
             asked: false,
             ended: false,
+            over: false,
         };
         Shared { latest: Mutex::new(latest), changed: Condvar::new() }
     }
@@ -311,18 +360,19 @@ impl<T> Shared<T> {
         let name = if failed.is_some() { to.name.clone() } else { String::new() };
         // The old snapshot may be large, so it is freed after the lock is released.
         drop(to);
+        self.changed.notify_all();
         drop(before);
         if let Some(e) = failed.filter(|_| !is_known) {
             warn!(source = %name, "source {name} failed: {e}");
         }
     }
 
-    /// Waits for the next read, whose period has begun at a time. Returns false if there is none, because the owner has
-    /// dropped the source.
-    fn wait(&self, begun: Instant) -> bool {
+    /// Waits for a request of the owner, or the end of the time that `rest` returns. Returns false if the owner has dropped
+    /// the source.
+    fn wait(&self, rest: impl Fn(&Latest<T>) -> Duration) -> bool {
         let mut latest = self.lock();
         loop {
-            let rest = latest.period.saturating_sub(begun.elapsed());
+            let rest = rest(&latest);
             if latest.ended {
                 return false;
             }
@@ -353,7 +403,7 @@ fn read<T>(shared: &Shared<T>, mut source: impl FnMut() -> Start<T>, until: &mut
             Err(Error::GENERIC.into())
         }));
         *until = None;
-        if !shared.wait(begun) {
+        if !shared.wait(|latest| latest.period.saturating_sub(begun.elapsed())) {
             return;
         }
     }
@@ -471,6 +521,50 @@ mod tests {
             assert_eq!(source.latest(), Err(code));
             assert_eq!(format!("{source:?}"), format!("Background {{ name: \"web\", failed: Some({text:?}), .. }}"));
         }
+    }
+
+    #[test]
+    fn an_outcome_is_waited_for_until_a_time() {
+        let (feed, source) = fed();
+        let waits = |source: &Background<u32>, expected: Result<u32>, time| {
+            source.wait(Instant::now() + time, |now| now.as_ref().map(|n| **n).map_err(|e| *e) == expected).map(|n| *n)
+        };
+        assert_eq!(waits(&source, Ok(7), Duration::from_millis(1)), Err(Error::AGAIN));
+        feed.send(Ok(7)).unwrap();
+        assert_eq!(waits(&source, Ok(7), LONG), Ok(7));
+        feed.send(Err(Error::NOAGENT)).unwrap();
+        source.ask();
+        assert_eq!(waits(&source, Err(Error::NOAGENT), LONG), Err(Error::NOAGENT));
+
+        // Nothing is waited for that cannot come.
+        let (publisher, source) = Background::<u32>::channel().unwrap();
+        publisher.publish(7);
+        thread::spawn(move || drop(publisher));
+        assert_eq!(waits(&source, Ok(8), LONG), Ok(7));
+    }
+
+    #[test]
+    fn a_publisher_sleeps_until_it_is_asked() {
+        let (publisher, source) = Background::channel().unwrap();
+        let thread = thread::spawn(move || {
+            let (mut n, begin) = (0, Instant::now());
+            while publisher.wait(begin + LONG) {
+                n += 1;
+                publisher.publish(n);
+            }
+        });
+        for n in 1..5 {
+            source.ask();
+            wait(&source, Ok(n));
+        }
+        drop(source);
+        thread.join().unwrap();
+
+        let (publisher, source) = Background::<u32>::channel().unwrap();
+        assert!(publisher.wait(Instant::now()), "the time is over");
+        // A request that comes before the wait is not lost.
+        source.ask();
+        assert!(publisher.wait(Instant::now() + LONG));
     }
 
     #[test]
