@@ -9,7 +9,7 @@ use tracing::error;
 
 use crate::config::ROOT;
 use crate::metrics::List;
-use crate::sampler::exchange::Figures;
+use crate::sampler::Figures;
 
 /// Cluster of the metrics `derived.control`.
 pub(crate) const CLUSTER: u16 = 0;

@@ -14,7 +14,7 @@ use crate::operands::Source;
 use crate::operands::agents::{Agents, Pool};
 use crate::operands::pmcd::Pmcd;
 use crate::sampled::Sampled;
-use crate::sampler::exchange::Figures;
+use crate::sampler::Figures;
 use crate::show::Show;
 
 /// Group of definitions that the agent runs.

@@ -19,6 +19,7 @@ pub mod report;
 mod sampled;
 mod sampler;
 mod show;
+mod snapshot;
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
 use options::Options;
-use sampler::exchange::PATIENCE;
+use sampler::PATIENCE;
 use show::{At, Show};
 
 /// SIGHUP of the process. Unset in a shared object, where the signal is pmcd's.

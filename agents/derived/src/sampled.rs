@@ -1,22 +1,18 @@
 //! Groups as the agent's own thread sees them. [`crate::sampler`] describes both threads.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::OFlag;
-use nix::unistd::pipe2;
 use pcp_derived::Column;
 use pmapi::{Error, InDom, Result};
-use pmda::{Instances, PollSet};
+use pmda::{Background, Instances, PollSet};
 
 use crate::config::GroupConfig;
 use crate::metrics::{Labels, Metrics};
 use crate::operands::Source;
-use crate::sampler::Sampler;
-use crate::sampler::exchange::{BINDING, Exchange, Figures, Published, SENDING, Shared};
-use crate::sampler::snapshot::{Known, LASTING, Slot};
+use crate::sampler::{BINDING, Figures, Orders, Published, SENDING, Sampler, lock};
+use crate::snapshot::{Known, LASTING, Slot};
 
 /// Values expire when they are older than the interval by more than this, or than the longest time that agents may take.
 const LATE: Duration = Duration::from_secs(1);
@@ -48,11 +44,13 @@ fn lasting(interval: Duration, between: Option<Duration>) -> Duration {
 /// last. None waits for pmcd, because pmcd waits for the agent.
 #[derive(Debug)]
 pub(crate) struct Sampled {
-    shared: Arc<Shared>,
+    orders: Arc<Mutex<Orders>>,
+    /// What the sampler publishes, from its first sample or some failures on.
+    source: Background<Published>,
+    /// Number of reloads so far.
+    reload: u64,
     /// Deadline for waiting for the last reload.
     bound_by: Instant,
-    /// Reaches end of file when the agent no longer has to wait for the first snapshot.
-    first: OwnedFd,
     interval: Duration,
     /// Time after the interval after which values expire.
     late: Duration,
@@ -68,13 +66,33 @@ impl Sampled {
     /// Starts the thread of a group.
     pub(crate) fn start(group: GroupConfig, source: Box<dyn Source>, interval: Duration) -> io::Result<Sampled> {
         let late = LATE.max(source.patience());
-        let (first, until) = pipe2(OFlag::O_CLOEXEC)?;
+        let (publisher, published) = Background::channel()?;
+        let published = published.named(format!("group {}", group.name));
         let started = Instant::now();
         // Clients that have waited for the agent to be ready will look at all metrics.
-        let shared = Arc::new(Shared::new(interval, started + (interval * LOOKS).max(LOOK)));
-        Sampler::new(group, source, Arc::clone(&shared), until).spawn()?;
-        let now = shared.lock().published.clone();
-        Ok(Sampled { shared, bound_by: started, first, interval, late, fetched: None, now, until: started })
+        let orders = Arc::new(Mutex::new(Orders::new(interval, started + (interval * LOOKS).max(LOOK))));
+        Sampler::new(group, source, Arc::clone(&orders), publisher).spawn()?;
+        Ok(Sampled {
+            orders,
+            source: published,
+            reload: 0,
+            bound_by: started,
+            interval,
+            late,
+            fetched: None,
+            now: Published::default(),
+            until: started,
+        })
+    }
+
+    /// Returns what the sampler has published last.
+    fn published(&self) -> Published {
+        self.source.latest().map(|published| Published::clone(&published)).unwrap_or_default()
+    }
+
+    /// Waits until the sampler has published something, at most until a time.
+    fn wait_for(&self, until: Instant, is_done: impl Fn(&Published) -> bool) {
+        _ = self.source.wait(until, |published| published.as_ref().is_ok_and(|published| is_done(published)));
     }
 
     fn is_recent(&self, taken: Option<Instant>) -> bool {
@@ -95,13 +113,13 @@ impl Sampled {
 
     /// Requests samples for `time` from now on. Returns whether sampling had stopped.
     fn ask(&self, time: Duration) -> bool {
-        let mut exchange = self.shared.lock();
+        let mut orders = lock(&self.orders);
         let now = Instant::now();
-        let had_stopped = exchange.until < now;
-        exchange.until = exchange.until.max(now + time);
-        drop(exchange);
+        let had_stopped = orders.until < now;
+        orders.until = orders.until.max(now + time);
+        drop(orders);
         if had_stopped {
-            self.shared.notify();
+            self.source.ask();
         }
         had_stopped
     }
@@ -113,7 +131,7 @@ impl Sampled {
 
     /// Returns the number of requests that the sampler has sent. `None` while it is taking a sample or has no connection.
     fn sent(&self) -> Option<u64> {
-        let published = &self.shared.lock().published;
+        let published = self.published();
         (!published.is_sampling() && published.outcome.is_ok()).then_some(published.sent)
     }
 
@@ -122,7 +140,7 @@ impl Sampled {
     fn wait_until_sent(&self, sent: Option<u64>, until: Instant) {
         if let Some(sent) = sent {
             let until = until.min(Instant::now() + SENDING);
-            self.shared.wait_for(until, |exchange| exchange.published.sent != sent);
+            self.wait_for(until, |published| published.sent != sent);
         }
     }
 
@@ -130,9 +148,9 @@ impl Sampled {
     fn wait(&mut self) {
         let finished = self.now.finished;
         if self.now.outcome.is_ok() {
-            self.shared.wait_for(self.until, |exchange| exchange.published.finished != finished);
+            self.wait_for(self.until, |published| published.finished != finished);
         }
-        let published = self.shared.lock().published.clone();
+        let published = self.published();
         let metrics =
             |published: &Published| published.snapshot.as_ref().map(|snapshot| Arc::as_ptr(&snapshot.metrics));
         // The request uses places in the metrics that it began with.
@@ -142,15 +160,9 @@ impl Sampled {
     }
 
     /// Changes what the sampler is to do.
-    fn order(&self, order: impl FnOnce(&mut Exchange)) {
-        order(&mut self.shared.lock());
-        self.shared.notify();
-    }
-}
-
-impl Drop for Sampled {
-    fn drop(&mut self) {
-        self.order(|exchange| exchange.is_closed = true);
+    fn order(&self, order: impl FnOnce(&mut Orders)) {
+        order(&mut lock(&self.orders));
+        self.source.ask();
     }
 }
 
@@ -160,7 +172,7 @@ impl Sampled {
     /// definitions are first bound. Values and instances stay the same until [`Sampled::done`]. The request may wait for the
     /// thread until `until`.
     pub(crate) fn begin(&mut self, until: Instant) -> Option<&Arc<Metrics>> {
-        self.now = self.shared.lock().published.clone();
+        self.now = self.published();
         self.until = until;
         self.now.snapshot.as_ref().map(|snapshot| &snapshot.metrics)
     }
@@ -168,7 +180,7 @@ impl Sampled {
     /// Waits until definitions that [`Sampled::reload`] has replaced are bound, at most until `until`. Called before
     /// [`Sampled::begin`] in requests about names.
     pub(crate) fn wait_until_bound(&mut self, until: Instant) {
-        self.shared.wait_for(until.min(self.bound_by), |exchange| !exchange.is_unbound);
+        self.wait_for(until.min(self.bound_by), |published| published.bound == self.reload);
     }
 
     /// Prepares the values of `places`, which the current request fetches.
@@ -208,7 +220,7 @@ impl Sampled {
         let recent = self.known(indom).filter(|known| self.is_recent(Some(known.taken)));
         let is_missing = recent.is_none_or(|known| labels && known.list.labels().is_none());
         if is_missing {
-            self.order(|exchange| *exchange.indoms.entry(indom).or_default() |= labels);
+            self.order(|orders| *orders.indoms.entry(indom).or_default() |= labels);
         }
         self.look_up();
         if is_missing {
@@ -246,21 +258,20 @@ impl Sampled {
     /// Replaces the definitions. The operands come from the same source as before.
     pub(crate) fn reload(&mut self, group: GroupConfig) {
         self.bound_by = Instant::now() + BINDING;
+        self.reload += 1;
         let sent = self.sent();
-        self.order(|exchange| (exchange.group, exchange.is_unbound) = (Some(Box::new(group)), true));
+        self.order(|orders| (orders.group, orders.reload) = (Some(Box::new(group)), self.reload));
         self.wait_until_sent(sent, self.bound_by);
     }
 
     /// Returns whether this group lets the agent report that it is ready.
     pub(crate) fn is_ready(&self) -> bool {
-        self.shared.lock().published.ready
+        self.source.is_ready()
     }
 
     /// Adds the file descriptor that becomes readable when [`Sampled::is_ready`] becomes true.
     pub(crate) fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        if !self.is_ready() {
-            set.readable(usize::MAX, &self.first);
-        }
+        set.first(&self.source);
     }
 
     /// Returns the time between samples.
@@ -272,7 +283,7 @@ impl Sampled {
     pub(crate) fn set_interval(&mut self, interval: Duration) {
         if self.interval != interval {
             self.interval = interval;
-            self.order(|exchange| exchange.interval = interval);
+            self.order(|orders| orders.interval = interval);
         }
     }
 
@@ -283,7 +294,7 @@ impl Sampled {
 
     /// Waits until the group is ready, at most until `until`.
     pub(crate) fn wait_until_ready(&self, until: Instant) {
-        self.shared.wait_for(until, |exchange| exchange.published.ready);
+        _ = self.source.wait(until, Result::is_ok);
     }
 
     /// Returns problems of the operands' source as a whole: pairs of a subject and a message.
@@ -293,7 +304,7 @@ impl Sampled {
 
     /// Returns the version of the list of problems, which changes with it.
     pub(crate) fn problems_version(&self) -> u64 {
-        self.now.problems_version
+        self.now.problems_version.map_or(0, |version| version + 1)
     }
 }
 
@@ -425,7 +436,7 @@ mod tests {
         for _ in 0..50 {
             // A sample that begins after this is of a later fetch.
             let first = fetches.load(SeqCst);
-            while sampled.shared.lock().published.finished < u64::from(first) + 1 {
+            while sampled.published().finished < u64::from(first) + 1 {
                 assert!(Instant::now() < end);
                 sleep(Duration::from_millis(1));
             }
@@ -442,7 +453,7 @@ mod tests {
         let (mut sampled, fetches) = start("a = x\n", Duration::from_millis(500));
         sampled.late = Duration::ZERO;
         for _ in 0..2 {
-            sampled.order(|exchange| exchange.until = Instant::now());
+            sampled.order(|orders| orders.until = Instant::now());
             let end = Instant::now() + LONG;
             let mut stopped = fetches.load(SeqCst);
             loop {

@@ -1,4 +1,4 @@
-//! Answering a fetch allocates nothing. A test in `src/sampler/tests.rs` shows the same for a sample.
+//! Answering a fetch allocates nothing. A test in `src/sampler/tests.rs` shows that samples reuse their memory.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

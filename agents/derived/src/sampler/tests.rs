@@ -1,12 +1,9 @@
 //! A sampler over a pmcd with agent `sample`, over a hostile one, and without one.
 
-use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use allocation_counter::measure;
-use nix::fcntl::OFlag;
-use nix::unistd::pipe2;
 use pcp_pdu::codec::Writer;
 use pcp_pdu::metadata::DescPdu;
 use pcp_pdu::names::encode_ids;
@@ -14,6 +11,8 @@ use pcp_pdu::result::Changes;
 use pcp_pdu::{Frames, PduType};
 use pmapi::{Desc, Domain, Item, PmId, Semantics, Type, Units};
 use testkit::Pcp;
+
+use pmda::Background;
 
 use super::*;
 use crate::config::{Config, NameSpace};
@@ -31,7 +30,16 @@ words = sample.string.hullo
 highest = max(sample.bin) > 800 ? bins : novalue()
 ";
 
-/// A sampler without a pmcd does not keep the agent waiting, and ends when the exchange is closed.
+type Parts = (Arc<Mutex<Orders>>, Background<Published>, Sampler);
+
+/// Returns a sampler, with what an agent has of it.
+fn sampler(group: GroupConfig, source: Box<dyn Source>, interval: u64) -> Parts {
+    let orders = Arc::new(Mutex::new(Orders::new(Duration::from_secs(interval), Instant::now())));
+    let (publisher, published) = Background::channel().unwrap();
+    (Arc::clone(&orders), published, Sampler::new(group, source, orders, publisher))
+}
+
+/// A sampler without a pmcd does not keep the agent waiting, and ends when the agent no longer needs it.
 #[test]
 fn without_a_pmcd_no_sample_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -39,19 +47,15 @@ fn without_a_pmcd_no_sample_is_waited_for() {
     let host = format!("unix://{}/none", dir.path().display()).parse().unwrap();
     let own = Domain::new(404).unwrap();
     let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
-    let shared = Arc::new(Shared::new(Duration::from_secs(3600), Instant::now()));
-    let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
-    let sampler = Sampler::new(config.groups.remove(0), Box::new(Pmcd::new(host, own)), Arc::clone(&shared), until);
+    let (orders, source, sampler) = sampler(config.groups.remove(0), Box::new(Pmcd::new(host, own)), 3600);
     sampler.spawn().unwrap();
     // After some failures the agent no longer waits for the first snapshot.
-    assert_eq!(File::from(first).read(&mut [0]).unwrap(), 0);
-    let published = shared.lock().published.clone();
-    assert_eq!((published.outcome, published.ready), (Err(Error::AGAIN), true));
-    assert!(published.figures.errors >= FAILURES.into());
-    shared.lock().is_closed = true;
-    shared.notify();
     let end = Instant::now() + Duration::from_secs(60);
-    while Arc::strong_count(&shared) > 1 {
+    let published = source.wait(end, Result::is_ok).unwrap();
+    assert_eq!(published.outcome, Err(Error::AGAIN));
+    assert!(published.figures.errors >= FAILURES.into());
+    drop(source);
+    while Arc::strong_count(&orders) > 1 {
         assert!(Instant::now() < end, "the thread does not end");
         thread::sleep(Duration::from_millis(1));
     }
@@ -60,9 +64,8 @@ fn without_a_pmcd_no_sample_is_waited_for() {
 /// Sampler that the test calls, over a pmcd with agent `sample`.
 struct Scene {
     sampler: Sampler,
-    shared: Arc<Shared>,
+    published: Background<Published>,
     _pmcd: testkit::Pmcd,
-    _first: OwnedFd,
 }
 
 impl Scene {
@@ -75,32 +78,31 @@ impl Scene {
         let (host, own) = (pmcd.host().parse().unwrap(), Domain::new(404).unwrap());
         let mut config = Config::load(dir.path().to_str().unwrap(), &host, &NameSpace::installed(own));
         assert_eq!(config.problems, []);
-        let shared = Arc::new(Shared::new(Duration::from_secs(1), Instant::now()));
-        let (first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
-        let sampler = Sampler::new(config.groups.remove(0), Box::new(Pmcd::new(host, own)), Arc::clone(&shared), until);
-        Scene { sampler, shared, _pmcd: pmcd, _first: first }
+        let (_, published, sampler) = sampler(config.groups.remove(0), Box::new(Pmcd::new(host, own)), 1);
+        Scene { sampler, published, _pmcd: pmcd }
     }
 
-    fn sample(&mut self) -> exchange::Published {
+    fn sample(&mut self) -> Arc<Published> {
         self.sampler.attempt(Kind::Full);
-        self.shared.lock().published.clone()
+        self.published.latest().unwrap()
     }
 }
 
 #[test]
 #[ignore = "needs PCP"]
-fn a_steady_tick_allocates_nothing() {
+fn a_steady_tick_allocates_no_values() {
     let mut scene = Scene::new(CONFIG);
-    let snapshot = scene.sample().snapshot.unwrap();
+    let snapshot = scene.sample().snapshot.clone().unwrap();
     assert_eq!(snapshot.metrics.bad, []);
     let count = snapshot.slots.len();
     assert_eq!(count, CONFIG.lines().count());
     drop(snapshot);
     (0..5).for_each(|_| scene.sampler.attempt(Kind::Full));
     let allocated = measure(|| (0..10).for_each(|_| scene.sampler.attempt(Kind::Full)));
-    assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
-    let published = scene.shared.lock().published.clone();
-    let snapshot = published.snapshot.unwrap();
+    // What is published is a few words around the values, which are in the memory of earlier ones.
+    assert!(allocated.count_total <= 40 && allocated.bytes_total <= 40 * 512, "{allocated:?}");
+    let published = scene.published.latest().unwrap();
+    let snapshot = published.snapshot.as_ref().unwrap();
     for (slot, metric) in snapshot.slots.iter().zip(&snapshot.metrics.good) {
         assert!(slot.values.as_ref().is_ok_and(|values| !values.is_empty()), "{}: {slot:?}", metric.name);
     }
@@ -119,7 +121,7 @@ fn a_sample_has_limited_memory() {
         scene.sampler.limits.values = limit;
         let published = scene.sample();
         assert_eq!(published.outcome, Ok(()));
-        let counts: Vec<_> = (published.snapshot.unwrap().slots.iter())
+        let counts: Vec<_> = (published.snapshot.as_ref().unwrap().slots.iter())
             .map(|slot| slot.values.as_ref().map(|values| values.len()).map_err(|e| *e))
             .collect();
         (counts, published.figures.large_samples)
@@ -140,7 +142,7 @@ fn instance_lists_have_limited_memory() {
     // Room for the smaller one of the two lists.
     scene.sampler.limits.lists = 300;
     let published = scene.sample();
-    let snapshot = published.snapshot.unwrap();
+    let snapshot = published.snapshot.as_ref().unwrap();
     let lengths: Vec<usize> = snapshot.lists.iter().map(|known| known.list.len()).collect();
     assert_eq!(lengths, [3, 0]);
     assert_eq!(published.figures.large_lists, 1);
@@ -195,13 +197,11 @@ fn a_pmcd_that_always_reports_changes_costs_a_limited_number_of_samples() {
     let own = Domain::new(404).unwrap();
     let config = dir.path().join("conf");
     let mut config = Config::load(config.to_str().unwrap(), &host, &NameSpace::new(pmns::Tree::new(), own));
-    let shared = Arc::new(Shared::new(Duration::from_secs(1), Instant::now()));
-    let (_first, until) = pipe2(OFlag::O_CLOEXEC).unwrap();
-    let mut sampler = Sampler::new(config.groups.remove(0), Box::new(Pmcd::new(host, own)), Arc::clone(&shared), until);
+    let (_, _published, mut sampler) = sampler(config.groups.remove(0), Box::new(Pmcd::new(host, own)), 1);
     let pmcd = thread::spawn(move || restless(listener.accept().unwrap().0));
     sampler.attempt(Kind::Full);
-    assert_eq!(shared.lock().published.outcome, Err(Error::AGAIN));
+    assert_eq!(sampler.now.outcome, Err(Error::AGAIN));
     assert!(matches!(sampler.state, State::Failed));
     drop(sampler);
-    assert_eq!(pmcd.join().unwrap(), sample::BINDINGS as usize);
+    assert_eq!(pmcd.join().unwrap(), BINDINGS as usize);
 }

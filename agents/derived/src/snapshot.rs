@@ -1,29 +1,111 @@
-//! Instance lists of the operands' domains.
+//! Snapshots: the values and instances of one sample, which never change once they are published.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pcp_derived::Column;
-use pmapi::{InDom, Result};
+use pmapi::{Error, InDom, Result};
 use tracing::{debug, warn};
 
-use super::snapshot::{Known, LASTING, Slot, find};
-use crate::metrics::{Labels, List};
+use crate::metrics::{Labels, List, Metrics};
 use crate::operands::Source;
+
+/// How long cached instance names stay valid while no metric of their domain is sampled.
+pub(crate) const LASTING: Duration = Duration::from_secs(60);
+
+/// Values of one sample.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Metrics that the definitions are bound to. Replaced when anything about them changes.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Values of each metric, by place.
+    pub(crate) slots: Vec<Slot>,
+    /// Instance lists, sorted by domain.
+    pub(crate) lists: Vec<Known>,
+    /// Number of label changes so far.
+    pub(crate) label_changes: u64,
+}
+
+/// Values of a metric.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// Time of the sample. `None` if the metric has not been sampled.
+    pub(crate) taken: Option<Instant>,
+    /// The values, or the error in their place.
+    pub(crate) values: Result<Column>,
+}
+
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot { taken: None, values: Err(Error::AGAIN) }
+    }
+}
+
+impl Slot {
+    /// Replaces the values, in the memory of the old ones.
+    pub(crate) fn assign(&mut self, taken: Option<Instant>, values: Result<&Column>) {
+        self.taken = taken;
+        match (&mut self.values, values) {
+            (Ok(to), Ok(from)) => to.clone_from(from),
+            (to, from) => *to = from.cloned(),
+        }
+    }
+
+    pub(crate) fn copy_from(&mut self, other: &Slot) {
+        self.assign(other.taken, other.values.as_ref().map_err(|e| *e));
+    }
+}
+
+/// Instances of a domain, and the time at which the list was valid last.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) indom: InDom,
+    pub(crate) list: Arc<List>,
+    pub(crate) taken: Instant,
+}
+
+impl Snapshot {
+    /// Returns a snapshot of other metrics. A metric that keeps its name and looks the same to clients keeps its
+    /// values.
+    pub(crate) fn carried_over(&self, metrics: &Arc<Metrics>) -> Snapshot {
+        let old = self.metrics.good.iter().zip(&self.slots);
+        let old: HashMap<&str, _> = old.map(|(metric, slot)| (metric.name.as_str(), (metric, slot))).collect();
+        let mut slots = Vec::with_capacity(metrics.good.len());
+        for metric in &metrics.good {
+            let mut slot = Slot::default();
+            if let Some((_, same)) = old.get(&*metric.name).filter(|(old, _)| old.looks_like(metric)) {
+                slot.copy_from(same);
+            }
+            slots.push(slot);
+        }
+        let (metrics, lists) = (Arc::clone(metrics), self.lists.clone());
+        Snapshot { metrics, slots, lists, label_changes: self.label_changes }
+    }
+
+    /// Returns the instances of a domain.
+    pub(crate) fn list(&self, indom: InDom) -> Option<&Known> {
+        self.lists.get(find(&self.lists, indom).ok()?)
+    }
+}
+
+/// Searches sorted lists for a domain. The error is the index at which the domain's list belongs.
+pub(crate) fn find(lists: &[Known], indom: InDom) -> Result<usize, usize> {
+    lists.binary_search_by_key(&indom.word(), |known| known.indom.word())
+}
 
 /// Instance lists. The source is asked for a list when clients have requested it, and when the instances in a sample differ
 /// from those in the previous sample.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(crate) struct Lists {
     /// Lists sorted by domain.
     known: Vec<Known>,
     /// Memory of all lists, in bytes.
     size: usize,
     /// Number of label changes so far.
-    pub(super) label_changes: u64,
+    pub(crate) label_changes: u64,
     /// Number of lists that were left out because of the limit.
-    pub(super) too_large: u64,
+    pub(crate) too_large: u64,
     /// Domains to ask the source for. Kept for its memory.
     asked: Vec<InDom>,
     /// Domains whose labels clients have requested at some time.
@@ -32,25 +114,25 @@ pub(super) struct Lists {
 
 /// Whether identifiers belong to the same instances as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Identity {
+pub(crate) enum Identity {
     Same,
     Changed,
 }
 
 impl Lists {
     /// Returns the lists, sorted by domain.
-    pub(super) fn known(&self) -> &Vec<Known> {
+    pub(crate) fn known(&self) -> &Vec<Known> {
         &self.known
     }
 
     /// Removes all lists.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.known.clear();
         self.size = 0;
     }
 
     /// Marks the list of a domain that clients have requested for [`Lists::ask`], with labels if `labels` is true.
-    pub(super) fn request(&mut self, indom: InDom, labels: bool) {
+    pub(crate) fn request(&mut self, indom: InDom, labels: bool) {
         self.asked.push(indom);
         if labels {
             self.labelled.insert(indom);
@@ -58,18 +140,18 @@ impl Lists {
     }
 
     /// Marks the lists whose labels clients have requested, because labels may have changed.
-    pub(super) fn request_labels(&mut self) {
+    pub(crate) fn request_labels(&mut self) {
         self.asked.extend(&self.labelled);
     }
 
     /// Returns whether lists are marked for [`Lists::ask`].
-    pub(super) fn are_requested(&self) -> bool {
+    pub(crate) fn are_requested(&self) -> bool {
         !self.asked.is_empty()
     }
 
     /// Marks the list of a domain for [`Lists::ask`] if the instances in a sample may differ from it. `before` is the
     /// metric's value slot in the previous snapshot.
-    pub(super) fn check(&mut self, indom: InDom, values: &Column, before: Option<&Slot>, taken: Instant) {
+    pub(crate) fn check(&mut self, indom: InDom, values: &Column, before: Option<&Slot>, taken: Instant) {
         let known = find(&self.known, indom).ok().and_then(|at| self.known.get_mut(at));
         let valid = known.filter(|known| match before.filter(|slot| slot.taken.is_some()) {
             Some(slot) => slot.values.as_ref().is_ok_and(|before| before.same_instances(values)),
@@ -86,7 +168,7 @@ impl Lists {
     ///
     /// After [`Identity::Changed`] the history of differences must be discarded. If all lists together are larger than
     /// `limit` bytes, the new list becomes empty.
-    pub(super) fn ask(&mut self, source: &mut dyn Source, taken: Instant, limit: usize) -> Result<Identity> {
+    pub(crate) fn ask(&mut self, source: &mut dyn Source, taken: Instant, limit: usize) -> Result<Identity> {
         let mut asked = std::mem::take(&mut self.asked);
         asked.sort_unstable_by_key(|indom| indom.word());
         asked.dedup();
