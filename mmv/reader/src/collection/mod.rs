@@ -153,7 +153,7 @@ impl Collection {
     /// all the time, requests wait a fiftieth of the time, and show changes later.
     ///
     /// # Errors
-    /// The error of eventfd(2), or of the creation of the thread. Requests then read the files.
+    /// The error of eventfd(2), pipe(2), or of the creation of the thread. Requests then read the files.
     pub fn watch(&mut self) -> io::Result<()> {
         let own = Scans::Own { scanner: Box::new(Scanner::new(&self.prefix, PathBuf::new())), checked: None };
         match mem::replace(&mut self.scans, own) {
@@ -269,7 +269,7 @@ impl Collection {
                     watch.scan(if is_forced { Extent::Again } else { Extent::Due });
                     self.seen = watch.seen();
                 }
-                watch.take()
+                watch.newer(&self.snapshot)
             }
         };
         if is_forced {

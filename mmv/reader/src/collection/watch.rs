@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,42 +13,44 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use pcp_base::thread::without_signals;
+use pmda::{Background, Publisher};
 
 use super::scan::{Extent, Scanner, Seen};
 use super::snapshot::Snapshot;
 
-/// The thread. It ends when this is dropped.
+/// The thread, as requests see it. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    shared: Arc<Shared>,
-    stop: Arc<AtomicBool>,
+    /// Dropped before the thread ends, whose end is no fault then.
+    published: Background<Published>,
     patience: Allowance,
-    /// `None` if it has started although the signals could not be unblocked.
-    thread: Option<JoinHandle<()>>,
+    thread: Running,
 }
 
+/// What the thread has found.
+#[derive(Clone, Debug)]
+struct Published {
+    /// The latest table; `None` while it is replaced.
+    snapshot: Option<Arc<Snapshot>>,
+    seen: Seen,
+    /// Number of the last request for a scan that has been answered.
+    answered: u64,
+}
+
+/// What requests ask the thread to check. It waits for events of the directory, too, so a descriptor wakes it.
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    /// Notified after each scan, and when the thread ends.
-    done: Condvar,
-    /// Wakes the thread.
+struct Orders {
+    wanted: Mutex<Wanted>,
     wake: EventFd,
 }
 
-#[derive(Debug)]
-struct State {
-    /// The latest table, until the requests take it.
-    snapshot: Option<Arc<Snapshot>>,
-    seen: Seen,
-    /// What requests ask the thread to check.
-    wanted: Option<Extent>,
+#[derive(Debug, Default)]
+struct Wanted {
+    extent: Option<Extent>,
+    /// Number of requests for a scan.
+    number: u64,
     /// Whether there was a request since the last check of all files.
     is_asked: bool,
-    /// Numbers of scans that have begun and ended.
-    begun: u64,
-    ended: u64,
-    is_over: bool,
 }
 
 /// Time between two checks of all files, as long as there are requests.
@@ -117,81 +119,89 @@ impl Watch {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The scanner, and the error of eventfd(2) or of the creation of the thread.
+    /// The scanner, and the error of eventfd(2), pipe(2) or of the creation of the thread.
     pub(super) fn start(scanner: Box<Scanner>) -> Result<Watch, (Box<Scanner>, io::Error)> {
-        let wake = match EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK) {
-            Ok(wake) => wake,
-            Err(e) => return Err((scanner, e.into())),
-        };
-        let (seen, stop) = (scanner.seen(), Arc::clone(&scanner.stop));
-        let state = State { snapshot: None, seen, wanted: None, is_asked: false, begun: 0, ended: 0, is_over: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), done: Condvar::new(), wake });
-        // The scanner comes back if there is no thread.
-        let slot = Arc::new(Mutex::new(Some(scanner)));
-        let (own, given) = (Arc::clone(&shared), Arc::clone(&slot));
-        let run = move || {
-            let _end = End(&own);
-            let scanner = given.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(scanner) = scanner {
-                Thread::new(scanner, &own).run();
-            }
-        };
+        let created = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let (wake, (publisher, published)) =
+            match created.map_err(io::Error::from).and_then(|wake| Ok((wake, Background::channel()?))) {
+                Ok(created) => created,
+                Err(e) => return Err((scanner, e)),
+            };
+        let published = published.named(scanner.path().to_string_lossy());
+        let orders = Arc::new(Orders { wanted: Mutex::default(), wake });
+        let (own, stop) = (Arc::clone(&orders), Arc::clone(&scanner.stop));
+        // The scanner stays here if there is no thread.
+        let (give, given) = mpsc::channel();
+        let run = move || _ = given.recv().map(|scanner| Thread::new(scanner, &own, publisher).run());
         match without_signals(|| thread::Builder::new().name("mmv files".into()).spawn(run)) {
-            Ok(thread) => Ok(Watch { shared, stop, patience: Allowance::new(PATIENCE, WAITING), thread: Some(thread) }),
-            Err(e) => match slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                Some(scanner) => Err((scanner, e)),
-                None => Ok(Watch { shared, stop, patience: Allowance::new(PATIENCE, WAITING), thread: None }),
-            },
+            Ok(thread) => {
+                _ = give.send(scanner);
+                let thread = Running { orders, stop, thread: Some(thread) };
+                Ok(Watch { published, patience: Allowance::new(PATIENCE, WAITING), thread })
+            }
+            Err(e) => Err((scanner, e)),
         }
     }
 
     /// Returns what the last scan has found.
     pub(super) fn seen(&self) -> Seen {
-        self.shared.lock().seen.clone()
+        self.published.latest().map(|now| now.seen.clone()).unwrap_or_default()
     }
 
-    /// Returns the table of the last scan, if it is new.
-    pub(super) fn take(&self) -> Option<Arc<Snapshot>> {
-        let mut state = self.shared.lock();
-        state.is_asked = true;
-        state.snapshot.take()
+    /// Returns the table of the last scan, if it is another one than the request has.
+    pub(super) fn newer(&self, known: &Arc<Snapshot>) -> Option<Arc<Snapshot>> {
+        self.thread.orders.lock().is_asked = true;
+        self.published.latest().ok()?.snapshot.clone().filter(|now| !Arc::ptr_eq(now, known))
     }
 
     /// Asks for a scan, and waits for its end, for a limited time.
     pub(super) fn scan(&mut self, extent: Extent) {
         let (start, left) = (Instant::now(), self.patience.left());
-        let mut state = self.shared.lock();
-        state.wanted = state.wanted.max(Some(extent));
-        let awaited = state.begun + 1;
-        self.shared.wake();
-        let waits = |state: &mut State| state.ended < awaited && !state.is_over;
-        drop(self.shared.done.wait_timeout_while(state, left, waits));
+        let orders = &self.thread.orders;
+        let mut wanted = orders.lock();
+        wanted.extent = wanted.extent.max(Some(extent));
+        wanted.number += 1;
+        let number = wanted.number;
+        drop(wanted);
+        orders.wake();
+        _ = self.published.wait(start + left, |now| now.as_ref().is_ok_and(|now| now.answered >= number));
         self.patience.spend(start.elapsed().min(left));
     }
 
     /// Wakes the thread, which then frees the tables that requests no longer use.
     pub(super) fn wake(&self) {
-        self.shared.wake();
+        self.thread.orders.wake();
     }
 }
 
-impl Drop for Watch {
+/// The running thread, whose end a drop waits for.
+#[derive(Debug)]
+struct Running {
+    orders: Arc<Orders>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        self.shared.wake();
-        let waited = self.shared.done.wait_timeout_while(self.shared.lock(), END, |state| !state.is_over);
-        let is_over = waited.unwrap_or_else(PoisonError::into_inner).0.is_over;
+        self.orders.wake();
+        let Some(thread) = self.thread.take() else { return };
+        let begin = Instant::now();
+        while !thread.is_finished() && begin.elapsed() < END {
+            thread::sleep(Duration::from_millis(1));
+        }
         // Its stack is gone when this returns, as memory checkers of a program that loads an agent expect.
-        if let Some(thread) = self.thread.take().filter(|_| is_over) {
+        if thread.is_finished() {
             // A panic has been reported by its hook.
             _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Orders {
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
@@ -200,31 +210,25 @@ impl Shared {
     }
 }
 
-/// Says that the thread has ended.
-struct End<'a>(&'a Shared);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.lock().is_over = true;
-        self.0.done.notify_all();
-    }
-}
-
 /// The thread's side.
 struct Thread<'a> {
     scanner: Box<Scanner>,
-    shared: &'a Shared,
+    orders: &'a Orders,
+    publisher: Publisher<Published>,
+    now: Published,
     /// Tables that requests may still use. They are freed here, because that takes time, too.
-    published: Vec<Arc<Snapshot>>,
+    tables: Vec<Arc<Snapshot>>,
     inotify: Option<(Inotify, Option<WatchDescriptor>)>,
     allowance: Allowance,
 }
 
 impl<'a> Thread<'a> {
-    fn new(scanner: Box<Scanner>, shared: &'a Shared) -> Thread<'a> {
+    fn new(scanner: Box<Scanner>, orders: &'a Orders, publisher: Publisher<Published>) -> Thread<'a> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
         let inotify = inotify.ok().map(|inotify| (inotify, None));
-        Thread { scanner, shared, published: Vec::new(), inotify, allowance: Allowance::new(BURST, WORKING) }
+        let now = Published { snapshot: None, seen: scanner.seen(), answered: 0 };
+        let allowance = Allowance::new(BURST, WORKING);
+        Thread { scanner, orders, publisher, now, tables: Vec::new(), inotify, allowance }
     }
 
     fn run(mut self) {
@@ -232,32 +236,37 @@ impl<'a> Thread<'a> {
         self.watch();
         while !self.scanner.stop.load(Relaxed) {
             let is_event = self.wait(PERIOD, true);
-            self.published.retain(|snapshot| Arc::strong_count(snapshot) > 1);
-            let mut state = self.shared.lock();
-            let is_due = checked.elapsed() >= PERIOD && state.is_asked;
-            let wanted = state.wanted.take().max((is_event || is_due).then_some(Extent::All));
-            let Some(wanted) = wanted else { continue };
-            state.begun += 1;
-            state.is_asked &= wanted < Extent::All;
-            drop(state);
-            if wanted >= Extent::All {
+            self.free();
+            let mut wanted = self.orders.lock();
+            let is_due = checked.elapsed() >= PERIOD && wanted.is_asked;
+            let extent = wanted.extent.take().max((is_event || is_due).then_some(Extent::All));
+            let Some(extent) = extent else { continue };
+            let number = wanted.number;
+            wanted.is_asked &= extent < Extent::All;
+            drop(wanted);
+            if extent >= Extent::All {
                 checked = Instant::now();
             }
-            self.scan(wanted);
+            self.scan(extent, number);
             self.watch();
             self.rest();
         }
     }
 
-    /// Scans the directory, and publishes the table.
-    fn scan(&mut self, extent: Extent) {
+    /// Frees the tables that neither requests nor the publisher have.
+    fn free(&mut self) {
+        self.tables.retain(|table| Arc::strong_count(table) > 1);
+    }
+
+    /// Scans the directory, and publishes the table as the answer to the request with a number.
+    fn scan(&mut self, extent: Extent, number: u64) {
         let start = Instant::now();
         let scanned = catch_unwind(AssertUnwindSafe(|| {
             self.scanner.scan(extent).then(|| {
                 // A table that no request has taken is not needed any more. There are two at most.
-                let unused = self.shared.lock().snapshot.take();
-                drop(unused);
-                self.published.retain(|snapshot| Arc::strong_count(snapshot) > 1);
+                self.now.snapshot = None;
+                self.publisher.publish(self.now.clone());
+                self.free();
                 Arc::new(self.scanner.build())
             })
         }));
@@ -267,15 +276,10 @@ impl<'a> Thread<'a> {
             None
         });
         self.allowance.spend(start.elapsed());
-        self.published.extend(snapshot.clone());
-        let seen = self.scanner.seen();
-        let mut state = self.shared.lock();
-        if snapshot.is_some() {
-            state.snapshot = snapshot;
-        }
-        state.seen = seen;
-        state.ended = state.begun;
-        self.shared.done.notify_all();
+        self.tables.extend(snapshot.clone());
+        let snapshot = snapshot.or(self.now.snapshot.take());
+        self.now = Published { snapshot, seen: self.scanner.seen(), answered: number };
+        self.publisher.publish(self.now.clone());
     }
 
     /// Rests until there is working time again.
@@ -291,14 +295,14 @@ impl<'a> Thread<'a> {
 
     /// Waits for a request or, if wanted, a change of the directory. Returns whether there was a change.
     fn wait(&self, time: Duration, for_changes: bool) -> bool {
-        let wake = PollFd::new(self.shared.wake.as_fd(), PollFlags::POLLIN);
+        let wake = PollFd::new(self.orders.wake.as_fd(), PollFlags::POLLIN);
         let inotify = self.inotify.as_ref().filter(|_| for_changes);
         let mut fds = vec![wake];
         fds.extend(inotify.map(|(inotify, _)| PollFd::new(inotify.as_fd(), PollFlags::POLLIN)));
         let time = PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
         // An interrupted wait is a short one.
         _ = poll(&mut fds, time);
-        _ = self.shared.wake.read();
+        _ = self.orders.wake.read();
         let mut is_event = false;
         if let Some((inotify, _)) = inotify {
             // A user may cause events faster than they are read. Those that are left end the next wait.
