@@ -4,14 +4,14 @@
 //! of the runtime by [`Slow`] and [`Permits::convert`]. The agent's own thread only receives reports ([`Reports`]).
 
 use std::future::Future;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -221,27 +221,19 @@ impl Slow {
 }
 
 /// The agent's end of a queue of reports. Its descriptor is readable when reports have arrived.
+///
+/// A [`Background`](pmda::Background) has only the last snapshot. Here each report counts, because it returns its reader.
 #[derive(Debug)]
 pub(crate) struct Reports<T> {
     queue: Receiver<T>,
     sender: Sender<T>,
-    woken: UnixStream,
 }
 
 /// The end of the queue that tasks have.
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
     queue: mpsc::Sender<T>,
-    wake: Arc<Wake>,
-}
-
-#[derive(Debug)]
-struct Wake {
-    socket: UnixStream,
-    /// Whether the descriptor is readable, or is about to be.
-    is_signalled: AtomicBool,
-    /// Whether the agent waits for the queue, so that the descriptor need not wake it.
-    is_waiting: AtomicBool,
+    wake: Arc<EventFd>,
 }
 
 impl<T> Clone for Sender<T> {
@@ -253,11 +245,9 @@ impl<T> Clone for Sender<T> {
 impl<T> Sender<T> {
     /// Sends a report, and wakes the agent.
     pub(crate) fn send(&self, report: T) {
-        let Wake { socket, is_signalled, is_waiting } = &*self.wake;
         let _ = self.queue.send(report);
-        if !is_waiting.load(Ordering::SeqCst) && !is_signalled.swap(true, Ordering::SeqCst) {
-            let _ = (&*socket).write(&[1]);
-        }
+        // Fails only if the descriptor is readable already.
+        let _ = self.wake.write(1);
     }
 }
 
@@ -265,15 +255,11 @@ impl<T> Reports<T> {
     /// Creates an empty queue.
     ///
     /// # Errors
-    /// Errors of creating sockets.
+    /// Errors of eventfd(2).
     pub(crate) fn new() -> io::Result<Reports<T>> {
-        let (wake, woken) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
-        woken.set_nonblocking(true)?;
+        let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let (sender, queue) = mpsc::channel();
-        let (is_signalled, is_waiting) = Default::default();
-        let sender = Sender { queue: sender, wake: Arc::new(Wake { socket: wake, is_signalled, is_waiting }) };
-        Ok(Reports { queue, sender, woken })
+        Ok(Reports { queue, sender: Sender { queue: sender, wake: Arc::new(wake) } })
     }
 
     pub(crate) fn sender(&self) -> Sender<T> {
@@ -282,26 +268,25 @@ impl<T> Reports<T> {
 
     /// Returns the reports that have arrived, without waiting.
     pub(crate) fn take(&self) -> Vec<T> {
-        let _ = (&self.woken).read(&mut [0; 16]);
-        // This must come after the reading: a report that is sent from now on makes the descriptor readable again.
-        self.sender.wake.is_signalled.store(false, Ordering::SeqCst);
-        self.queue.try_iter().collect()
+        self.arrived(None)
     }
 
     /// Waits for reports until `until`, and returns those that have arrived.
     pub(crate) fn wait(&self, until: Instant) -> Vec<T> {
-        let is_waiting = &self.sender.wake.is_waiting;
-        is_waiting.store(true, Ordering::SeqCst);
-        let first = self.queue.recv_timeout(until.saturating_duration_since(Instant::now()));
-        is_waiting.store(false, Ordering::SeqCst);
-        // This must come after the store: reports that have come meanwhile do not make the descriptor readable.
+        self.arrived(self.queue.recv_timeout(until.saturating_duration_since(Instant::now())).ok())
+    }
+
+    /// Returns the reports that have arrived after the first one.
+    fn arrived(&self, first: Option<T>) -> Vec<T> {
+        // Before the queue is read: a report that is sent from now on makes the descriptor readable again.
+        let _ = self.sender.wake.read();
         first.into_iter().chain(self.queue.try_iter()).collect()
     }
 }
 
 impl<T> AsFd for Reports<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.woken.as_fd()
+        self.sender.wake.as_fd()
     }
 }
 
