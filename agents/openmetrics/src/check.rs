@@ -9,8 +9,7 @@ use std::time::Instant;
 use pcp_base::{escape, file};
 use pmapi::{Atom, Item, Units};
 
-use crate::body::{Coding, Unreadable, decoded};
-use crate::document::Document;
+use crate::document::{Coding, Document, Unreadable, decoded};
 use crate::http::{Client, LATE, Means};
 use crate::metric::{Likeness, Metric, Refused, Sample, Shape};
 use crate::model::Model;

@@ -4,18 +4,20 @@
 //! must be known between the look-up of its name and the request ([`Reach`]).
 
 use std::error::Error as _;
-use std::fmt;
 use std::future::poll_fn;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::ToSocketAddrs as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::BodyExt as _;
+use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use hyper::client::conn::http1;
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,9 +28,7 @@ use tokio::time::timeout;
 use url::{Host, Position, Url};
 
 use crate::access::basic;
-use crate::body::{Coding, ENCODINGS};
-use crate::document::Document;
-use crate::reach::{self, Reach};
+use crate::document::{Coding, Document, ENCODINGS};
 use crate::runtime::{Permits, Slow};
 use crate::tls;
 use crate::url_file::{Format, UrlFile, quoted, without_user};
@@ -250,7 +250,7 @@ impl Client {
             }
             // A proxy may be on this host.
             if url.host().is_some_and(|host| Reach::of_host(&host) > nearest) {
-                return Err(reach::REFUSED.into());
+                return Err(NEARER.into());
             }
             if is_read(response.into_body()).await {
                 self.keep(connection, origin, means.permits).await;
@@ -467,7 +467,7 @@ async fn connect_tcp(host: &Host, port: u16, nearest: Reach, means: &mut Means<'
         .take(ADDRESSES)
         .map(|ip| SocketAddr::new(*ip, port))
         .collect();
-    let mut last = if all.is_empty() { "the host has no address" } else { reach::REFUSED }.into();
+    let mut last = if all.is_empty() { "the host has no address" } else { NEARER }.into();
     for (at, address) in (1..).zip(&addresses) {
         let left = means.deadline.saturating_duration_since(Instant::now());
         let share = if at == addresses.len() { left } else { left / 2 };
@@ -619,10 +619,56 @@ async fn is_read(mut body: Incoming) -> bool {
     true
 }
 
+/// Text of the error about a redirection that leads too near.
+const NEARER: &str = "a redirection leads from a server elsewhere to this host or its link";
+
+/// How near an address is. A redirection must not lead nearer than any server that led to it: a server elsewhere could
+/// otherwise make the agent send requests to servers of this host, or of its link, that are not meant for strangers. What
+/// counts is the address of the connection, not the name in the URL. What is behind a proxy is elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Reach {
+    Elsewhere,
+    /// A link-local address, where clouds have the server of a host's secrets.
+    Link,
+    /// The host itself: loopback, unspecified (which is connected to loopback), or a Unix socket.
+    Host,
+}
+
+impl From<IpAddr> for Reach {
+    fn from(ip: IpAddr) -> Reach {
+        // An IPv4 address may be written as one of IPv6.
+        let v4 = |ip: Ipv4Addr| match ip.octets() {
+            [0 | 127, ..] => Reach::Host,
+            [169, 254, ..] => Reach::Link,
+            _ => Reach::Elsewhere,
+        };
+        match ip {
+            IpAddr::V4(ip) => v4(ip),
+            IpAddr::V6(ip) if ip.is_loopback() || ip.is_unspecified() => Reach::Host,
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => Reach::Link,
+            IpAddr::V6(ip) => ip.to_ipv4().map_or(Reach::Elsewhere, v4),
+        }
+    }
+}
+
+impl Reach {
+    /// Returns how near the host of a URL is, as far as its text says.
+    pub(crate) fn of_host(host: &Host<&str>) -> Reach {
+        match host {
+            Host::Ipv4(ip) => IpAddr::from(*ip).into(),
+            Host::Ipv6(ip) => IpAddr::from(*ip).into(),
+            Host::Domain(name) if name.eq_ignore_ascii_case("localhost") => Reach::Host,
+            Host::Domain(_) => Reach::Elsewhere,
+        }
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::io::BufRead as _;
+    use std::io::BufReader;
+    use std::io::Write as _;
     use std::net::TcpListener;
     use std::sync::{Arc, Mutex};
 
@@ -755,5 +801,27 @@ mod tests {
         ] {
             assert_eq!(same(from, to), is_same, "{from} {to}");
         }
+    }
+
+    #[test]
+    fn hosts() {
+        for (reach, hosts) in [
+            (
+                Reach::Host,
+                "127.0.0.1 127.8.9.1 127.1 2130706433 0.0.0.0 0.1.2.3 localhost LOCALHOST [::1] [::] [::ffff:127.0.0.1] \
+                 [::ffff:0.0.0.0] [::127.0.0.1] [0:0:0:0:0:FFFF:7F00:1]",
+            ),
+            (Reach::Link, "169.254.169.254 [fe80::1] [febf::1] [::ffff:169.254.1.1]"),
+            (
+                Reach::Elsewhere,
+                "128.0.0.1 169.253.1.1 192.168.1.1 10.0.0.1 [fec0::1] [fd00::1] [2001:db8::1] [::ffff:10.0.0.1] localhost.x",
+            ),
+        ] {
+            hosts.split_whitespace().for_each(|host| {
+                let url = url::Url::parse(&format!("http://{host}/")).unwrap();
+                assert_eq!(Reach::of_host(&url.host().unwrap()), reach, "{host}");
+            });
+        }
+        assert!(Reach::Elsewhere < Reach::Link && Reach::Link < Reach::Host);
     }
 }

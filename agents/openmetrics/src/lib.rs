@@ -10,25 +10,20 @@
 //! in files of the same format (`table`).
 
 mod access;
-mod body;
 mod budget;
 mod check;
 mod config_dir;
 mod control;
 mod document;
-mod filter;
 mod http;
-mod labels;
 mod metadata;
 mod metric;
 mod model;
 mod naming;
 mod options;
 mod pickle;
-mod reach;
 mod reader;
 mod runtime;
-mod scan;
 mod script;
 mod source;
 mod sources;
@@ -36,9 +31,7 @@ mod store;
 mod table;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
-mod trust;
 mod url_file;
-mod value;
 
 use std::cell::Cell;
 use std::process::ExitCode;

@@ -16,16 +16,14 @@ use pmapi::{Error, Item, LabelSet, Type};
 use tracing::{debug, warn};
 
 use crate::budget::Share;
-use crate::labels::Labels;
 use crate::metadata::{Block, Samples, is_name};
 use crate::metric::{
-    HELP, Likeness, METRICS, Metric, NAME, NO_SLOT, Named, Refused, Sample, Shape, cut, fitting, serial,
+    HELP, Labels, Likeness, METRICS, Metric, NAME, NO_SLOT, Named, Refused, Sample, Shape, Value, cut, fitting, serial,
 };
 use crate::naming::{self, Naming};
 use crate::store::Store;
 use crate::table::Table;
 use crate::url_file::{Exemplars, Metadata, Rules};
-use crate::value::Value;
 
 /// The metrics of a source, and the tables of their numbers.
 #[derive(Debug)]

@@ -9,10 +9,9 @@ use exposition::Sample;
 use pcp_base::escape::{Escaped, is_control};
 use pmapi::LabelSet;
 
-use crate::filter::{Designation, Filters};
-use crate::labels::Labels;
-use crate::metric::{Likeness, NO_SLOT, Named, fitting};
+use crate::metric::{Labels, Likeness, NO_SLOT, Named, fitting};
 use crate::table::Table;
+use crate::url_file::{Designation, Filters};
 
 /// A sample with fewer labels is searched without a table of their names.
 const FEW: usize = 16;

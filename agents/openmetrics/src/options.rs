@@ -7,6 +7,7 @@ use std::time::Duration;
 use pmda::clap::{self, Arg, Args as _, Command, FromArgMatches as _};
 use pmda::{CommandLine, Setup, Start};
 
+use crate::access::Owners;
 use crate::budget::Budget;
 use crate::config_dir::{ConfigDir, Order};
 use crate::metric::Likeness;
@@ -15,7 +16,6 @@ use crate::runtime::Permits;
 use crate::source::Waits;
 use crate::sources::tables;
 use crate::store::Store;
-use crate::trust::Owners;
 use crate::url_file::{time, time_or_zero};
 
 /// Options of the agent.

@@ -13,17 +13,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::access::Access;
-use crate::body::{Coding, Unreadable, decoded};
+use crate::access::{Access, Owners};
 use crate::budget::{Budget, Share};
-use crate::document::Document;
+use crate::document::{Coding, Document, Unreadable, decoded};
 use crate::http::{Client, Failure, LATE, Means};
 use crate::metric::{Likeness, Sample};
 use crate::model::Model;
 use crate::runtime::{PANICKED, Permits, Slow};
 use crate::script::{self, Bounds};
 use crate::store::Store;
-use crate::trust::Owners;
 use crate::url_file::{Limits, Rules, UrlFile, presentable};
 
 /// Longest `.url` file, in bytes.

@@ -1,4 +1,5 @@
-//! Scripts, whose standard output is a document.
+//! Scripts, whose standard output is a document. They are no agents, which `pcp_collector` would start and keep running: a
+//! script ends with its document, and the tasks of one thread read hundreds of them.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -14,11 +14,10 @@ use pmda::{Dynamic, MetricDef};
 use tracing::{error, info, warn};
 
 use crate::budget::Budget;
-use crate::config_dir::{ConfigDir, Found};
+use crate::config_dir::{ConfigDir, Found, Scans, Waiting};
 use crate::metric::{LAST_CLUSTER, Metric, serial};
 use crate::reader::{Defaults, Reader, Report};
 use crate::runtime::{Reports, Runtime};
-use crate::scan::{Scans, Waiting};
 use crate::source::{Source, Waits};
 use crate::table::Table;
 

@@ -1,4 +1,5 @@
-//! The files of tables. A thread writes them, so that neither requests nor readings wait for the disk.
+//! The files of tables. A thread writes them, so that neither requests nor readings wait for the disk. Its
+//! data go the other way than those of a [`Background`](pmda::Background).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

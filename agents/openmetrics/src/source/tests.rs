@@ -3,13 +3,13 @@ use std::path::Path;
 use pmapi::Domain;
 
 use super::*;
+use crate::access::Owners;
 use crate::budget::Budget;
 use crate::http::Failure;
 use crate::metric::Refused;
 use crate::reader::Defaults;
 use crate::runtime::Permits;
 use crate::store::Store;
-use crate::trust::Owners;
 use crate::url_file::Limits;
 
 fn source() -> Source {
