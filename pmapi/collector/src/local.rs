@@ -10,6 +10,7 @@ use pmapi::{Config, Error, PmId, Result};
 use tempfile::TempDir;
 
 use pmda::Agent;
+use pmda::clap::Command;
 use pmda::host::{Engine, EngineBuilder, Reply, SetupError};
 
 use crate::{Channel, Collector};
@@ -132,6 +133,45 @@ impl<A: Agent> Local<A> {
     /// The errors of [`Local::new`].
     pub fn collector() -> Result<Collector<Self>, SetupError> {
         Ok(Collector::new(Self::new()?))
+    }
+
+    /// Starts an agent as [`Local::collector`] does, with the agent's [own options](Agent::options), as they are on the
+    /// command line.
+    ///
+    /// ```
+    /// # use pmda::clap::{self, Args as _, FromArgMatches as _};
+    /// # use pmda::prelude::*;
+    /// # #[derive(clap::Args)]
+    /// # struct Options {
+    /// #     /// Number of processes to show
+    /// #     #[arg(short = 'N', long, default_value_t = 10)]
+    /// #     number: u32,
+    /// # }
+    /// # struct Top(Options);
+    /// # impl Agent for Top {
+    /// #     const NAME: &'static str = "top";
+    /// #     const DOMAIN: u16 = 400;
+    /// #     fn options(command: clap::Command) -> clap::Command {
+    /// #         Options::augment_args(command)
+    /// #     }
+    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #         setup.discrete("top.number", Item::new(0, 0), |top: &Self| top.0.number);
+    /// #         Ok(Top(Options::from_arg_matches(setup.options())?))
+    /// #     }
+    /// # }
+    /// let mut top = pcp_collector::Local::<Top>::with_options(["-N", "5"])?;
+    /// let number = top.metric("top.number")?;
+    /// assert_eq!(top.value(number)?, Atom::U32(5));
+    /// # Ok::<(), pmda::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Local::new`], and that of clap for invalid options.
+    pub fn with_options(options: impl IntoIterator<Item: Into<OsString>>) -> Result<Collector<Self>, SetupError> {
+        let words = std::iter::once(A::NAME.into()).chain(options.into_iter().map(Into::into));
+        let options = A::options(Command::new(A::NAME)).try_get_matches_from(words);
+        let options = options.map_err(|e| SetupError::Agent(e.into()))?;
+        Ok(Collector::new(Self::start(Engine::builder().options(options))?))
     }
 
     /// Returns the engine, which has the agent and its declarations.

@@ -244,8 +244,10 @@ pub(crate) fn written(mut command: Command, dir: &Path) -> Result<(), Refused> {
     let said = String::from_utf8_lossy(&ended.stderr);
     let lines = said.lines().filter(|line| !line.is_empty()).map(str::to_owned);
     let (log, said): (Vec<_>, Vec<_>) = lines.partition(|line| is_logged(line));
-    // An agent prints the reason first, and then its usage.
-    let first = said.into_iter().next();
+    // An agent prints the reason first, and then its usage. The message of a panic, such as that of clap about an option
+    // that is defined twice, follows the place.
+    let panics = said.first().is_some_and(|line| line.starts_with("thread '") && line.contains("panicked at"));
+    let first = said.into_iter().nth(usize::from(panics));
     let reason = first.unwrap_or_else(|| format!("{name} does not write the directory of an agent ({})", ended.status));
     Err(Refused { reason: reason.into(), log })
 }

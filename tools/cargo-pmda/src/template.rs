@@ -11,6 +11,8 @@ pub(crate) enum Template {
     Table,
     /// A slow source, which a thread reads
     Background,
+    /// Events: the lines of a log, with a filter for each client
+    Events,
     /// Metrics whose names are known only while the agent runs
     Dynamic,
 }
@@ -41,6 +43,7 @@ impl Template {
             Template::Simple => include_str!("../templates/simple/src/lib.rs"),
             Template::Table => include_str!("../templates/table/src/lib.rs"),
             Template::Background => include_str!("../templates/background/src/lib.rs"),
+            Template::Events => include_str!("../templates/events/src/lib.rs"),
             Template::Dynamic => include_str!("../templates/dynamic/src/lib.rs"),
         }
     }
@@ -84,10 +87,11 @@ pub(crate) fn type_name(name: &str) -> String {
 }
 
 /// Words that `pmda::prelude`, the templates or Rust use.
-const IN_USE: &str = "Agent ArgumentDef Args Atom Background Box Cache Catalog Client Clients ConfigFile Duration Dynamic \
-    Err Error FromArgMatches HashMap InDomDef Inst Instances Item LabelSet Local MetricDef None Ok Option \
-    Options Path PathBuf PollSet Request Result Self Serial Setup Some Start String Table Type Units \
-    Usage Values Vec";
+const IN_USE: &str = "Agent Args ArgumentDef Atom Background Box BufRead BufReader Cache Catalog \
+    Client Clients Collector ConfigFile Duration Dynamic Engine Err Error EventFlags EventQueue EventSender File \
+    FromArgMatches HashMap InDomDef Inst Instances Item LabelSet Local Log MetadataExt MetricDef None Ok Option \
+    Options Path PathBuf PollSet Read Request Result Seek Self Serial Setup Some Stamp Start String Table Type Units \
+    Usage Values Vec Write";
 
 #[cfg(test)]
 mod tests {

@@ -13,8 +13,13 @@ use pcp_pdu::metadata::{Subject, TextKind};
 
 /// Each template with the name of an agent. The names are as long as the one in the files, so that the lines stay as
 /// rustfmt has formatted them.
-const AGENTS: [(&str, &str); 4] =
-    [("simple", "firstone"), ("table", "secondly"), ("background", "thirdone"), ("dynamic", "fourthly")];
+const AGENTS: [(&str, &str); 5] = [
+    ("simple", "firstone"),
+    ("table", "secondly"),
+    ("background", "thirdone"),
+    ("dynamic", "fourthly"),
+    ("events", "fifthone"),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
@@ -58,7 +63,12 @@ fn each_template_compiles_is_tested_and_keeps_the_rules() {
 
         let tested = succeeds(command(env!("CARGO"), &dir).args(["test", "--lib"]).output().unwrap());
         assert!(tested.contains("2 passed; 0 failed") && !tested.contains("warning"), "{template}: {tested}");
-        let checked = succeeds(pmda(&dir, &["check", "--store", "--limit", "60", "--timeout", "60"]));
+        let mut check = vec!["check", "--store", "--limit", "60", "--timeout", "60"];
+        if template == "events" {
+            // A log that is on every host.
+            check.extend(["--", "--file", "/etc/passwd"]);
+        }
+        let checked = succeeds(pmda(&dir, &check));
         assert!(!checked.contains("warning"), "{template}: {checked}");
         let names = succeeds(pmda(&dir, &["pmns"]));
         assert!(names.contains(&format!("{name} {{\n")), "{names}");
@@ -155,6 +165,16 @@ fn options_of_the_agent_and_mistakes(dir: &Path, name: &str) {
     let said = text(&broken);
     assert_eq!(broken.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("no-help: {name}.fetches")), "{said}");
+
+    // An option of the framework.
+    fs::write(
+        &file,
+        good.replace("#[arg(long, default_value_t = 1.0)]", "#[arg(long = \"log\", default_value_t = 1.0)]"),
+    )
+    .unwrap();
+    let taken = pmda(dir, &["run"]);
+    let said = text(&taken);
+    assert!(!taken.status.success() && said.contains("'--log' is in use by both"), "{said}");
 
     threads_and_names(dir, name, &good);
     fs::write(&file, good + "not rust").unwrap();

@@ -15,16 +15,13 @@ use gallery::health::Health;
 use gallery::script::Script;
 use gallery::status::Status;
 use pcp_collector::{Collector, Local};
-use pmda::host::Engine;
+use pmda::Agent;
 use pmda::pmapi::Atom;
-use pmda::{Agent, clap};
 use testkit::Pcp;
 
 /// Starts an agent with options of its own.
 fn agent<A: Agent>(options: &[&str]) -> Collector<Local<A>> {
-    let words = [&[A::NAME], options].concat();
-    let options = A::options(clap::Command::new(A::NAME)).get_matches_from(words);
-    Collector::new(Local::start(Engine::builder().options(options)).unwrap())
+    Local::with_options(options).unwrap()
 }
 
 /// Returns the values of a metric with their instances' names, in the order of the instances.
