@@ -2,21 +2,19 @@
 //! libpcp evaluates them in each client instead (pmRegisterDerived(3)). The metrics are below `derived`, or where the
 //! configuration puts them.
 //!
-//! A configuration (`config`) consists of groups of definitions. Each group has a thread, which evaluates them once a tick
-//! (`sampled`, `sampler`). Operands come from a pmcd, or from agents that are started for the group (`operands`). `show` keeps the metrics in the name space. `control` exports
-//! metrics about the agent itself.
+//! A configuration (`config`) consists of groups of definitions. Each group (`group`) has a thread (`sampler`), which
+//! evaluates them once a tick. Operands come from a pmcd, or from agents that are started for the group (`operands`). `show`
+//! keeps the metrics in the name space. `control` exports metrics about the agent itself.
 
 mod check;
 pub mod config;
 mod control;
 mod group;
 mod limits;
-mod loading;
 pub mod metrics;
 mod operands;
 mod options;
 pub mod report;
-mod sampled;
 mod sampler;
 mod show;
 mod snapshot;
@@ -24,7 +22,7 @@ mod snapshot;
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pmda::prelude::*;
 use pmda::{Changes, CommandLine, Features, LabelSubject, PollSet, Sighup, Wake, clap::Command};
@@ -33,7 +31,6 @@ use tracing::{error, info, warn};
 use config::{Config, NameSpace, Problem};
 use control::{Control, Effect};
 use group::{Group, Refused};
-use loading::Loading;
 use metrics::Labels;
 use operands::agents::Pool;
 use options::Options;
@@ -396,4 +393,66 @@ impl Derived {
     }
 }
 
+/// Limits reloads to a fraction of the agent's time. In a shared object that time is pmcd's.
+///
+/// Occasional requests, by a store or a signal, are served at once. Requests in a loop are merged: each load begins as
+/// soon as the limit admits it, and the last request is always served.
+#[derive(Debug, Default)]
+struct Loading {
+    asked: bool,
+    /// Time until which the agent pauses between loads, by the time that all loads so far have taken.
+    busy: Option<Instant>,
+}
+
+/// Rest after a load, as a multiple of the time that the load took.
+const REST: u32 = 5;
+/// Rest that may be outstanding when a load begins.
+const OWED: Duration = Duration::from_secs(20);
+
+impl Loading {
+    /// Requests a load.
+    fn ask(&mut self) {
+        self.asked = true;
+    }
+
+    /// Returns when the requested load may begin. `None` if no load is requested.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        self.asked.then(|| self.busy.and_then(|busy| busy.checked_sub(OWED)).map_or(now, |due| due.max(now)))
+    }
+
+    /// Records the end of a load that began at `start`.
+    fn done(&mut self, start: Instant) {
+        let now = Instant::now();
+        self.asked = false;
+        self.busy = Some(self.busy.map_or(now, |busy| busy.max(now)) + now.duration_since(start) * REST);
+    }
+}
+
 pmda::dso!(derived_init, Derived);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_loads_all_the_time_has_a_part_of_it() {
+        let mut loading = Loading::default();
+        assert!(loading.due(Instant::now()).is_none());
+        let start = Instant::now();
+        // Pretends that each load takes a second.
+        let mut at_once = 0;
+        loop {
+            loading.ask();
+            let now = Instant::now();
+            if loading.due(now).unwrap() > now {
+                break;
+            }
+            loading.done(Instant::now().checked_sub(Duration::from_secs(1)).unwrap());
+            assert!(loading.due(now).is_none());
+            at_once += 1;
+        }
+        assert!((4..=6).contains(&at_once), "{at_once}");
+        let due = loading.due(start).unwrap();
+        assert!(due > start && due < start + Duration::from_secs(60));
+    }
+}

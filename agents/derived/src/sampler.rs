@@ -62,8 +62,7 @@ use tracing::{info, warn};
 use crate::config::{self, GroupConfig};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::operands::sizes::{Sizes, fitting};
-use crate::operands::{Connected, Operands, Source, Taken};
+use crate::operands::{Connected, Operands, Sizes, Source, Taken, fitting};
 use crate::snapshot::{Identity, Lists, Snapshot};
 
 /// Longest time from the beginning of a request until it no longer waits for samplers. A sample that has received all

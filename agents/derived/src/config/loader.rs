@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pcp_client::HostSpec;
-use pcp_derived::{Controls, Definitions, Message, Scope, Setter, Severity, UnknownNames};
+use pcp_derived::{Control, Controls, Definitions, Message, Scope, Setter, Severity, UnknownNames};
+use pmapi::debug::Debug;
 
-use super::{Config, GroupConfig, Operands, Place, Problem, debug};
+use super::{Config, GroupConfig, Operands, Place, Problem};
 
 /// Group of definitions that no file assigns to another group.
 pub(super) const DERIVED: &str = "derived";
@@ -22,7 +23,7 @@ impl Loader {
     pub(super) fn new(host: &HostSpec) -> Loader {
         let config = Config { groups: Vec::new(), problems: Vec::new() };
         let mut controls = Controls::default();
-        controls.on_debug(debug::follow);
+        controls.on_debug(follow);
         Loader { host: host.clone(), controls, config }
     }
 
@@ -92,4 +93,26 @@ impl GroupConfig {
             described: None,
         }
     }
+}
+
+/// Returns the debug options that a control sets: `DEBUG_SYNTAX`, `DEBUG_SEMANTICS` and `DEBUG_EVAL`, as in libpcp.
+fn debug_options(control: Control) -> Option<Debug> {
+    match control {
+        Control::DebugSyntax => "derive,appl0".parse().ok(),
+        Control::DebugSemantics => "derive,appl1".parse().ok(),
+        Control::DebugEval => "derive,appl2".parse().ok(),
+        _ => None,
+    }
+}
+
+/// Sets the debug options of a control with value 1, and clears those of one with value 0.
+fn follow(control: Control, value: i32) {
+    let Some(options) = debug_options(control) else { return };
+    let mut all = pmda::log::debug_options();
+    if value == 0 {
+        all.clear(options);
+    } else {
+        all.set(options);
+    }
+    pmda::log::set_debug_options(all);
 }

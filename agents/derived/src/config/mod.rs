@@ -1,11 +1,7 @@
 //! Configuration: definitions, the sources of their operands, and intervals.
 
-mod debug;
-mod load;
 mod loader;
 mod place;
-mod ready;
-mod share;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests;
@@ -17,12 +13,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pcp_client::HostSpec;
-use pcp_derived::{BindError, Definitions, Message, UnknownNames};
-use pmapi::Domain;
-
 pub use place::NameSpace;
-pub(crate) use ready::READY;
+
+use loader::{DERIVED, Loader};
+use pcp_client::HostSpec;
+use pcp_derived::{BindError, Definitions, Message, UnknownNames, read_files};
+use pmapi::Domain;
+use tracing::debug;
 
 /// Root of the metrics' names, apart from metrics that the configuration puts elsewhere.
 pub(crate) const ROOT: &str = "derived";
@@ -201,3 +198,101 @@ impl GroupConfig {
         Problem { place, definition: Some(definition.to_owned()), text }
     }
 }
+
+impl Config {
+    /// Loads colon-separated files and directories. Files whose names end in `.toml` are TOML, all others have the
+    /// format of pmLoadDerivedConfig(3). `host` is the default source of operands, and `names` contains the names in
+    /// use.
+    pub fn load(paths: &str, host: &HostSpec, names: &NameSpace) -> Config {
+        let mut loader = Loader::new(host);
+        loader.group(DERIVED);
+        loader.environment();
+        read_files(paths, &mut |path, text| {
+            let file: Arc<str> = path.to_string_lossy().into();
+            debug!("loading {file}");
+            match text {
+                Ok(text) if path.extension().is_some_and(|extension| extension == "toml") => {
+                    toml::read(&mut loader, &file, &text);
+                }
+                Ok(text) => loader.definitions(&file, &String::from_utf8_lossy(&text)),
+                Err(e) => loader.problem(&file, 0, e.to_string()),
+            }
+        });
+        let mut config = loader.config;
+        config.set_names(names);
+        config.share();
+        config
+    }
+}
+
+impl Config {
+    /// Copies the definitions of other groups with the same operands that the definitions of a group refer to. The
+    /// copies are computed from the samples of the group that uses them, and are not shown.
+    fn share(&mut self) {
+        // Group and name of each definition, by the name that it is shown by, and by its own name.
+        let mut homes: HashMap<String, (usize, String)> = HashMap::new();
+        for (number, group) in self.groups.iter().enumerate() {
+            for name in group.definitions.iter().map(|definition| definition.name()) {
+                homes.entry(name.to_owned()).or_insert_with(|| (number, name.to_owned()));
+            }
+        }
+        for (number, group) in self.groups.iter().enumerate() {
+            for name in group.definitions.iter().map(|definition| definition.name()) {
+                homes.insert(group.name_of(name), (number, name.to_owned()));
+            }
+        }
+        for number in 0..self.groups.len() {
+            let mut at = 0;
+            // Copies are added at the end, and may refer to other definitions in turn.
+            while let Some(definition) = self.groups[number].definitions.iter().nth(at) {
+                let user = definition.name().to_owned();
+                let names: Vec<String> = definition.names().map(str::to_owned).collect();
+                for name in names {
+                    let home = homes.get(&name).filter(|(home, _)| *home != number);
+                    let Some((home, definition)) = home else { continue };
+                    let outcome = self.take(number, *home, definition);
+                    // A plain name may belong to another agent.
+                    let is_ours = name == self.groups[*home].name_of(definition);
+                    if let (Err(why), true, Some(place)) = (outcome, is_ours, self.groups[number].place(&user)) {
+                        let text = format!("Error: {name} belongs to group {:?}, {why}", self.groups[*home].name);
+                        self.problems.push(Problem { place: place.clone(), definition: Some(user.clone()), text });
+                    }
+                }
+                at += 1;
+            }
+        }
+    }
+
+    /// Copies a definition from one group into another, under the name that clients see.
+    fn take(&mut self, user: usize, home: usize, name: &str) -> Result<(), &'static str> {
+        let Some((low, high)) = self.groups.split_at_mut_checked(user.max(home)) else { return Ok(()) };
+        let (Some(low), Some(high)) = (low.get_mut(user.min(home)), high.first_mut()) else { return Ok(()) };
+        let (user, home) = if user < home { (low, high) } else { (high, low) };
+        let (Some(definition), shown) = (home.definitions.get(name), home.name_of(name)) else { return Ok(()) };
+        if user.definitions.get(name).is_some() || user.taken.contains(&shown) {
+            return Ok(());
+        }
+        if user.operands != home.operands {
+            return Err("whose operands come from another source");
+        }
+        if definition.names().any(|name| user.definitions.get(name).is_some() && home.definitions.get(name).is_some()) {
+            return Err("and refers to a name that is defined differently in this group");
+        }
+        let taken = user
+            .definitions
+            .register(&shown, definition.expression())
+            .map_err(|_| "and this group cannot have another definition")?;
+        taken.set_alias(name);
+        user.places.extend(home.places.get(name).map(|place| (shown.clone(), place.clone())));
+        user.taken.insert(shown);
+        Ok(())
+    }
+}
+
+/// Name and content of each file.
+pub(crate) const READY: [(&str, &str); 4] = [
+    ("cpu.conf", include_str!("../../etc/cpu.conf")),
+    ("disk.conf", include_str!("../../etc/disk.conf")),
+    ("memory.conf", include_str!("../../etc/memory.conf")),
+    ("network.conf", include_str!("../../etc/network.conf")),
+];

@@ -9,7 +9,7 @@ use pcp_derived::{Definition, Definitions, Descs, Evaluator, Live, Plan};
 use pmapi::{Domain, Error, InDom, Item, PmId, Result};
 use tracing::info;
 
-use super::sizes::Sizes;
+use super::Sizes;
 use super::{Connected, Source, Taken};
 use crate::limits;
 use crate::metrics::{Labels, List};
