@@ -82,7 +82,6 @@ build()
     do
         sed -e "s|@VERSION@|$version|" -e "s|@DEFAULTS@|/$defaults|" "$here/$file" >"$work/script/$file" || exit 1
     done
-    cp mmv/capi/library "$work/script/library" || exit 1
     sed -e "s|/etc/default/pcp-rs-agents|/$defaults|g" -i "$work"/pages/man8/* "$work/pages/pcp-rs-pmda.help"
 }
 

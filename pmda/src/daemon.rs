@@ -14,13 +14,14 @@ use crate::command_line::{CommandLine, Options};
 use crate::engine::EngineBuilder;
 use crate::engine::{Engine, Startup};
 use crate::error::{Failure, SetupError, Start};
+use crate::install::{self, Task};
 use crate::options::spelling;
 use crate::program::{become_user, intended_user};
 use crate::schema::Mistakes;
 use crate::session::Session;
 use crate::starter::{Starter, close_inherited};
 use crate::transport::{Bound, is_connected};
-use crate::{install, log, user};
+use crate::{log, user};
 
 /// Runs an agent as its binary's `main`: parses the command line, opens the log, connects to pmcd, and answers requests
 /// until pmcd closes the connection (pmdaDaemon(3) to pmdaMain(3)).
@@ -44,7 +45,7 @@ macro_rules! main {
 /// Runs an agent as [`main`](fn@main) does, with a command line of the caller, whose first argument is the program.
 pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    if let Some(task) = install::task(args.get(1)) {
+    if let Some(task) = Task::of(&args) {
         return install::main(task, A::NAME, args.into_iter().skip(2).collect());
     }
     let mut options = match Options::parse::<A>(args) {

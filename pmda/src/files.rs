@@ -96,6 +96,7 @@ impl Schema {
         About {
             name: self.name().to_owned(),
             is_renamed: self.is_renamed(),
+            domain: self.domain().get(),
             symbol: self.symbol(),
             entry: format!("{}_init", self.own_name()),
             user: running.user.clone(),

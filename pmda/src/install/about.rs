@@ -15,6 +15,8 @@ pub(crate) struct About {
     pub(crate) name: String,
     /// The name is not the agent's own.
     pub(crate) is_renamed: bool,
+    /// Domain that the directory was written with.
+    pub(crate) domain: u16,
     /// Name of the domain as a macro of the C preprocessor.
     pub(crate) symbol: String,
     /// Initialization function of the shared object.

@@ -5,27 +5,25 @@ use std::path::Path;
 
 use pcp_base::file;
 
-use super::site::{Site, put, remove};
-use super::text::{said, tell};
+use super::report::{said, tell};
+use super::site::{Site, remove};
 
 /// Reserves the agent's domain. The file `stdpmid.local` itself may belong to a package.
 pub(crate) fn reserve(site: &Site, domain: u16) -> io::Result<()> {
-    let own = site.place.join("domain.stdpmid");
-    let Ok(line) = file::read(&own, file::TEXT_LIMIT) else { return Ok(()) };
-    if file::read(&site.domains, file::TEXT_LIMIT).is_ok_and(|known| known == line) {
+    let Ok(text) = file::read_text(site.place.join("domain.stdpmid")) else { return Ok(()) };
+    let symbol = text.split_whitespace().next().unwrap_or_default();
+    let line = format!("{symbol}\t{domain}\n");
+    if file::read_text(&site.domains).is_ok_and(|known| known == line) {
         return Ok(());
     }
-    let text = String::from_utf8_lossy(&line).into_owned();
-    let mut words = text.split_whitespace();
-    let (name, number) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    if let Some(owner) = owner(&list(site), name, number) {
+    if let Some(owner) = owner(&list(site), symbol, domain) {
         tell(format!(
             "Domain {domain} is that of agent {owner} in {}. The two agents cannot be installed at the same time.",
             list(site).display()
         ));
         return free(site);
     }
-    put(&site.domains, &line)?;
+    file::replace(&site.domains, line.as_bytes())?;
     make_list(site);
     Ok(())
 }
@@ -44,11 +42,11 @@ fn list(site: &Site) -> std::path::PathBuf {
 }
 
 /// Returns the other agent which has a domain in the list.
-fn owner(list: &Path, name: &str, number: &str) -> Option<String> {
+fn owner(list: &Path, symbol: &str, domain: u16) -> Option<String> {
     let text = file::read_text(list).unwrap_or_default();
     text.lines().find_map(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
-        let is_taken = words.len() > 2 && words[0] == "#define" && words[2] == number && words[1] != name;
+        let is_taken = words.len() > 2 && words[0] == "#define" && words[2].parse() == Ok(domain) && words[1] != symbol;
         is_taken.then(|| words[1].to_owned())
     })
 }
@@ -60,7 +58,7 @@ fn make_list(site: &Site) {
         return;
     }
     let mut command = site.command(&program);
-    command.current_dir(program.parent().unwrap_or(Path::new("/"))).env("PCP_TMPFILE_DIR", site.aside("tmp"));
+    command.current_dir(program.parent().unwrap_or(Path::new("/"))).env("PCP_TMPFILE_DIR", &site.tmp);
     let Ok(output) = command.output() else { return };
     for line in [output.stdout, output.stderr].concat().split(|byte| *byte == b'\n') {
         if String::from_utf8_lossy(line).contains("Error") {

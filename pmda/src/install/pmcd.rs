@@ -1,6 +1,5 @@
 //! pmcd and the agent's processes: Install and Remove notify, start and ask pmcd by PCP's commands.
 
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,9 +12,9 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::site::Site;
-use super::task::Task;
-use super::text::show;
+use super::Task;
+use super::report::{Outcome, Stop, say, show};
+use super::site::{Site, with_suffix};
 
 const TENTH: Duration = Duration::from_millis(100);
 
@@ -29,40 +28,31 @@ fn read_theirs(path: &Path, limit: u64) -> Vec<u8> {
     content
 }
 
-/// Returns a namespace of a process.
-fn namespace(process: &str, kind: &str) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{process}/ns/{kind}")).ok()
-}
-
-/// Returns whether a process of the agent's program is an Install or Remove, and no agent.
-fn is_installing(process: &str) -> bool {
-    let line = read_theirs(&PathBuf::from(format!("/proc/{process}/cmdline")), 4096);
-    let first = line.split(|byte| *byte == 0).nth(1).unwrap_or_default();
-    [Task::Install, Task::Remove].iter().any(|task| first == task.option().as_bytes())
-}
-
 /// Returns the processes of all versions of the agent. In a container the same path is another file, whose processes have
 /// another PID namespace, or at least other mounts. The service manager may have given pmcd mounts of its own.
 pub(crate) fn processes(site: &Site) -> Vec<i32> {
-    let (pids, mounts) = (namespace("self", "pid"), namespace("self", "mnt"));
-    let pmcd = read_theirs(&site.config.run_dir().join("pmcd.pid"), 16);
-    let pmcd = String::from_utf8_lossy(&pmcd).trim().to_owned();
+    let namespace = |process: &str, kind: &str| fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
+    let pids = namespace("self", "pid");
+    let pmcd = String::from_utf8_lossy(&read_theirs(&site.config.run_dir().join("pmcd.pid"), 16)).trim().to_owned();
     let is_number = !pmcd.is_empty() && pmcd.bytes().all(|b| b.is_ascii_digit());
-    let pmcds = if is_number { namespace(&pmcd, "mnt") } else { None };
-    let aside = format!(".{}.", site.name);
+    let mounts = [namespace("self", "mnt"), if is_number { namespace(&pmcd, "mnt") } else { None }];
     let is_of_agent = |exe: &Path| {
-        let program = exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pmda"));
-        let dir = exe.parent().unwrap_or(Path::new(""));
-        let is_aside = dir.parent() == Some(&*site.pmdas)
-            && dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&aside));
-        program && (dir == site.place || dir == site.kept() || is_aside)
+        let (dir, program) = (exe.parent().unwrap_or(Path::new("")), exe.file_name().unwrap_or_default());
+        let is_here = dir == site.place || dir == site.kept || dir.starts_with(&site.tmp);
+        is_here && program.to_string_lossy().starts_with("pmda")
+    };
+    // Install and Remove are the same program as the agent.
+    let is_installing = |process: &str| {
+        let line = read_theirs(&PathBuf::from(format!("/proc/{process}/cmdline")), 4096);
+        let first = line.split(|byte| *byte == 0).nth(1).unwrap_or_default();
+        [Task::Install, Task::Remove].iter().any(|task| first == task.option().as_bytes())
     };
     let found = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let process = entry.file_name().into_string().ok()?;
         let number = process.parse::<i32>().ok()?;
         let exe = fs::read_link(entry.path().join("exe")).ok()?;
         let mounted = namespace(&process, "mnt");
-        let is_here = namespace(&process, "pid") == pids && (mounted == mounts || pmcds.is_some() && mounted == pmcds);
+        let is_here = namespace(&process, "pid") == pids && mounted.is_some() && mounts.contains(&mounted);
         (is_of_agent(&exe) && is_here && !is_installing(&process)).then_some(number)
     });
     found.collect()
@@ -105,7 +95,7 @@ fn start_pmcd(site: &Site) -> bool {
 
 /// Returns how often pmcd has read its configuration again; `None` if no pmcd runs.
 pub(crate) fn sighups(site: &Site) -> Option<u64> {
-    let output = site.user_command("pmprobe").args(["-v", "pmcd.sighups"]).stderr(Stdio::null()).output().ok()?;
+    let output = site.command("pmprobe").args(["-v", "pmcd.sighups"]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let words: Vec<_> = text.split_whitespace().collect();
     if words.get(1) == Some(&"1") { words.get(2)?.parse().ok() } else { None }
@@ -113,7 +103,7 @@ pub(crate) fn sighups(site: &Site) -> Option<u64> {
 
 /// Makes pmcd read its configuration and the name space again.
 pub(crate) fn send_sighup(site: &Site) {
-    let mut command = site.admin_command("pmsignal");
+    let mut command = site.command("pmsignal");
     let _ = command.args(["-a", "-s", "HUP", "pmcd"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
@@ -145,7 +135,7 @@ pub(crate) fn tell(site: &Site, start: Start) -> bool {
     let had = sighups(site);
     stop_agent(site);
     // Logs that change from now on are those of the new start.
-    let _ = fs::write(site.tmp("told"), "");
+    let _ = fs::write(site.tmp.join("told"), "");
     let mut patience = "60";
     match had {
         Some(had) if start != Start::Again => {
@@ -157,11 +147,11 @@ pub(crate) fn tell(site: &Site, start: Start) -> bool {
         _ if start_pmcd(site) => {}
         _ => patience = "5",
     }
-    let waited = site.admin_command("pmcd_wait").args(["-t", patience]).status();
+    let waited = site.command("pmcd_wait").args(["-t", patience]).status();
     if waited.is_ok_and(|status| status.success()) {
         return true;
     }
-    site.say(format!("pmcd does not start; see {}.", site.config.log_dir().join("pmcd/pmcd.log").display()));
+    say(format!("pmcd does not start; see {}.", site.config.log_dir().join("pmcd/pmcd.log").display()));
     false
 }
 
@@ -172,55 +162,9 @@ pub(crate) fn notice(site: &Site, text: &str) {
     let _ = command.stderr(Stdio::null()).status();
 }
 
-/// Metrics of the agent as pmprobe(1) prints them.
-pub(crate) struct Probe {
-    /// Names with their numbers of values.
-    pub(crate) metrics: Vec<(String, u64)>,
-    /// Names without values, with the reason.
-    pub(crate) failures: Vec<(String, String)>,
-}
-
-impl Probe {
-    fn parse(text: &str, dynamic: &HashSet<String>) -> Probe {
-        let mut probe = Probe { metrics: Vec::new(), failures: Vec::new() };
-        for line in text.lines() {
-            let mut words = line.split_whitespace();
-            let (Some(name), Some(count)) = (words.next(), words.next()) else { continue };
-            let name = name.to_owned();
-            match count.parse::<i64>() {
-                Ok(-12345) => probe.failures.push((name, "a panic or another failure in the agent".to_owned())),
-                // A dynamic name without any name below it is no metric.
-                Ok(..0) if dynamic.contains(&name) => {}
-                Ok(..0) => probe.failures.push((name, words.collect::<Vec<_>>().join(" "))),
-                Ok(count) => probe.metrics.push((name, count.unsigned_abs())),
-                Err(_) => {}
-            }
-        }
-        probe
-    }
-
-    /// Returns whether there are values, and at most `most` metrics without.
-    pub(crate) fn answers(&self, most: usize) -> bool {
-        !self.metrics.is_empty() && self.failures.len() <= most
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.metrics.is_empty() && self.failures.is_empty()
-    }
-}
-
-/// Probes the metrics with these names.
-pub(crate) fn probe(site: &Site, names: &[String], dynamic: &HashSet<String>) -> Probe {
-    let output = site.user_command("pmprobe").args(names).stderr(Stdio::null()).output();
-    Probe::parse(
-        &output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default(),
-        dynamic,
-    )
-}
-
 /// Returns the status that pmcd has for an agent; 0 is connected.
 pub(crate) fn status(site: &Site, name: &str) -> Option<i64> {
-    let output = site.user_command("pminfo").args(["-f", "pmcd.agent.status"]).stderr(Stdio::null()).output().ok()?;
+    let output = site.command("pminfo").args(["-f", "pmcd.agent.status"]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mark = format!(" or \"{name}\"] value ");
     text.lines().find_map(|line| line.split_once(&*mark)?.1.trim().parse().ok())
@@ -229,7 +173,7 @@ pub(crate) fn status(site: &Site, name: &str) -> Option<i64> {
 /// Returns the reasons of the agent's failure in its log of this start, or else in that of the start before, because pmcd
 /// starts an agent again.
 pub(crate) fn failures(site: &Site, log: &Path, only: &str) -> Vec<String> {
-    let told = site.tmp("told");
+    let told = site.tmp.join("told");
     for file in [log.to_owned(), previous(log)] {
         if !is_newer(&file, &told) {
             continue;
@@ -255,7 +199,7 @@ fn reason(line: &str) -> Option<&str> {
 
 /// Returns the log of the start before.
 pub(crate) fn previous(log: &Path) -> PathBuf {
-    super::site::with_suffix(log, ".prev")
+    with_suffix(log, ".prev")
 }
 
 /// Returns whether a file has been changed after another one.
@@ -264,33 +208,22 @@ pub(crate) fn is_newer(file: &Path, than: &Path) -> bool {
     modified(file).is_ok_and(|time| time > modified(than).unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// Makes a running pmcd read a configuration in which only the line of agent `name` has changed.
+/// Makes a running pmcd read a configuration in which only the line of the agent has changed. Returns whether pmcd runs.
 ///
 /// # Errors
-/// A text if pmcd does not react.
-pub(crate) fn reload(site: &Site) -> Result<bool, String> {
+/// pmcd does not react.
+pub(crate) fn reload(site: &Site) -> Outcome<bool> {
     let Some(had) = sighups(site) else { return Ok(false) };
     if notify(site, had, TENTH * 5) {
         return Ok(true);
     }
-    Err(format!("pmcd does not react to SIGHUP; see {}.", site.config.log_dir().join("pmcd/pmcd.log").display()))
+    let log = site.config.log_dir().join("pmcd/pmcd.log");
+    Err(Stop::new(format!("pmcd does not react to SIGHUP; see {}.", log.display())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_answers_of_pmprobe_are_counted() {
-        let dynamic = HashSet::from(["x.dyn".to_owned()]);
-        let text =
-            "x.one 1\nx.two 5\nx.dyn -12357 Unknown metric name\nx.bad -12351 Missing metric value(s)\nx.p -12345 z\n";
-        let probe = Probe::parse(text, &dynamic);
-        assert_eq!(probe.metrics, [("x.one".to_owned(), 1), ("x.two".to_owned(), 5)]);
-        let failed = [("x.bad", "Missing metric value(s)"), ("x.p", "a panic or another failure in the agent")];
-        assert_eq!(probe.failures, failed.map(|(name, why)| (name.to_owned(), why.to_owned())));
-        assert!(probe.answers(2) && !probe.answers(1) && !Probe::parse("", &dynamic).answers(9));
-    }
 
     #[test]
     fn reasons_are_errors_of_the_log() {

@@ -3,81 +3,73 @@
 use std::io::{self, BufRead as _, IsTerminal as _};
 
 use super::about::Question;
-use super::choices::fit;
-use super::outcome::{Outcome, Stop};
-use super::task::Task;
-use super::text::{part, show, tell};
-use super::{signals, text};
+use super::options::fit;
+use super::report::{self, Outcome, Stop, part, said, show, tell};
 
-/// Asks questions on standard input.
-pub(crate) struct Asker {
-    task: Task,
-    /// Print the answers.
-    echo: bool,
+/// Returns whether a person answers.
+pub(crate) fn is_terminal() -> bool {
+    io::stdin().is_terminal()
 }
 
-impl Asker {
-    pub(crate) fn new(task: Task, echo: bool) -> Asker {
-        Asker { task, echo }
-    }
-
-    /// Returns whether a person answers.
-    pub(crate) fn is_terminal() -> bool {
-        io::stdin().is_terminal()
-    }
-
-    /// Prints a question, and returns the answer, by default `default`. The answer `?` prints `about`.
-    fn reply(&self, prompt: &str, default: &str, about: &str) -> Outcome<String> {
-        loop {
-            let shown = if default.is_empty() { String::new() } else { format!(" [{}]", show(default)) };
-            part(&format!("{prompt}{shown} "));
-            let mut line = Vec::new();
-            let ended = io::stdin().lock().read_until(b'\n', &mut line).is_err() || line.last() != Some(&b'\n');
-            if ended && Self::is_terminal() {
-                part("\n");
-                return Err(Stop::new("no answer; nothing is changed."));
-            }
-            let answer = String::from_utf8_lossy(&line).trim().to_owned();
-            if self.echo {
-                tell(&answer);
-            }
-            match &*answer {
-                "?" => part(&format!("{about}\n")),
-                "" => return Ok(default.to_owned()),
-                _ => return Ok(answer),
-            }
+/// Prints a question, and returns the answer, by default `default`. The answer `?` prints `about`. Without a terminal,
+/// nothing is printed when there is no answer. `echo` prints the answer.
+fn reply(echo: bool, prompt: &str, default: &str, about: &str) -> Outcome<String> {
+    let shown = if default.is_empty() { String::new() } else { format!(" [{}]", show(default)) };
+    let prompt = format!("{prompt}{shown} ");
+    loop {
+        if is_terminal() {
+            part(&prompt);
+        }
+        let mut line = Vec::new();
+        let ended = io::stdin().lock().read_until(b'\n', &mut line).is_err() || line.last() != Some(&b'\n');
+        if ended && is_terminal() {
+            part("\n");
+            return Err(Stop::new("no answer; nothing is changed."));
+        } else if ended && line.is_empty() {
+            return Ok(default.to_owned());
+        } else if !is_terminal() {
+            part(&prompt);
+        }
+        let answer = String::from_utf8_lossy(&line).trim().to_owned();
+        if echo {
+            tell(&answer);
+        }
+        match &*answer {
+            "?" => part(&format!("{about}\n")),
+            "" => return Ok(default.to_owned()),
+            _ => return Ok(answer),
         }
     }
+}
 
-    /// Asks until `check` accepts the answer. Without a terminal, the next line answers another question, so that a wrong
-    /// answer is an error.
-    pub(crate) fn ask<T>(
-        &self,
-        prompt: &str,
-        default: &str,
-        about: &str,
-        mut check: impl FnMut(&str) -> Outcome<T>,
-    ) -> Outcome<T> {
-        loop {
-            match check(&self.reply(prompt, default, about)?) {
-                Err(stop) => stop.print(self.task),
-                Ok(answer) => return Ok(answer),
-            }
-            if !Self::is_terminal() {
-                return Err(Stop::new("nothing is changed."));
-            }
-            signals::check()?;
+/// Asks until `check` accepts the answer. Without a terminal, the next line answers another question, so that a wrong
+/// answer is an error.
+pub(crate) fn ask<T>(
+    echo: bool,
+    prompt: &str,
+    default: &str,
+    about: &str,
+    mut check: impl FnMut(&str) -> Result<T, String>,
+) -> Outcome<T> {
+    loop {
+        match check(&reply(echo, prompt, default, about)?) {
+            Err(why) => Stop(why).print(),
+            Ok(answer) => return Ok(answer),
         }
+        if !is_terminal() {
+            return Err(Stop::new("nothing is changed."));
+        }
+        report::check()?;
     }
+}
 
-    /// Asks for one of some words, of which the first is the default. Upper or lower case does not matter.
-    pub(crate) fn ask_word<'w>(&self, prompt: &str, words: &[&'w str], about: &str) -> Outcome<&'w str> {
-        self.ask(prompt, words.first().unwrap_or(&""), about, |answer| {
-            let given = if answer.eq_ignore_ascii_case("inet") { "internet" } else { answer };
-            let found = words.iter().find(|word| word.eq_ignore_ascii_case(given));
-            found.copied().ok_or_else(|| Stop::new(format!("'{answer}' is none of the answers {}.", words.join(", "))))
-        })
-    }
+/// Asks for one of some words, of which the first is the default. Upper or lower case does not matter.
+pub(crate) fn ask_word<'w>(echo: bool, prompt: &str, words: &[&'w str], about: &str) -> Outcome<&'w str> {
+    ask(echo, prompt, words.first().unwrap_or(&""), about, |answer| {
+        let given = if answer.eq_ignore_ascii_case("inet") { "internet" } else { answer };
+        let found = words.iter().find(|word| word.eq_ignore_ascii_case(given));
+        found.copied().ok_or_else(|| format!("'{answer}' is none of the answers {}.", words.join(", ")))
+    })
 }
 
 /// An option in the words of the agent: its value, how often it is there, and the other words.
@@ -131,40 +123,36 @@ fn with_option(question: &Question, rest: &[String], value: &str) -> Vec<String>
 /// The agent is asked, too, by `try_words`. If it does not accept the words without this answer either, another answer may
 /// be the reason, and the last check decides.
 pub(crate) fn question(
-    asker: &Asker,
+    echo: bool,
     question: &Question,
     own: Vec<String>,
     try_words: impl Fn(&[String]) -> Result<(), Vec<u8>>,
 ) -> Outcome<Vec<String>> {
-    let option = &question.option;
+    let Question { option, prompt, default, help } = question;
     let taken = take(option, &own);
     if taken.count > 1 {
         return Ok(own);
     }
-    let prompt = if question.prompt.is_empty() { option } else { &question.prompt };
-    let about =
-        if question.help.is_empty() { format!("There is no help for {option}.") } else { question.help.clone() };
-    let shown = if taken.value.is_empty() { &question.default } else { &taken.value };
-    asker.ask(&format!("{prompt} ({option})?"), shown, &about, |answer| {
+    let prompt = if prompt.is_empty() { option } else { prompt };
+    let about = if help.is_empty() { format!("There is no help for {option}.") } else { help.clone() };
+    let shown = if taken.value.is_empty() { default } else { &taken.value };
+    ask(echo, &format!("{prompt} ({option})?"), shown, &about, |answer| {
         let words = with_option(question, &taken.rest, answer);
-        if answer == question.default {
+        if answer == default || words == own {
             return Ok(words);
         }
         fit(answer)?;
         let is_number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         if answer.strip_prefix('-').is_some_and(|rest| !rest.is_empty() && !is_number(rest)) {
-            return Err(Stop::new(format!("argument '{answer}': the value of {option} cannot begin with -.")));
-        }
-        if words == own {
-            return Ok(words);
+            return Err(format!("argument '{answer}': the value of {option} cannot begin with -."));
         }
         match try_words(&words) {
             Err(refused) if try_words(&own).is_ok() => {
                 // The reason comes first, and then the agent's usage.
                 let lines = String::from_utf8_lossy(&refused).into_owned();
                 let reason: Vec<_> = lines.lines().take_while(|line| !line.starts_with("Usage:")).collect();
-                text::said(reason.join("\n").as_bytes());
-                Err(Stop::silent())
+                said(reason.join("\n").as_bytes());
+                Err(String::new())
             }
             _ => Ok(words),
         }

@@ -123,11 +123,11 @@ impl Words<'_> {
         let mut run = format!("sh /{place}/Install -s -Q {install}");
         if !args.is_empty() {
             // dpkg's old version ($2) does not tell whether the agent is in PCP: prerm takes it out while dpkg keeps the
-            // version, and an Install may have failed. A complete Install has written .before/domain as its last file. It
-            // is in .NAME.new if an upgrade was interrupted between two renames, which the next Install completes.
+            // version, and an Install may have failed. A complete Install has written .before/line as its last file. It
+            // is in .NAME.tmp/new if an upgrade was interrupted between two renames, which the next Install completes.
             run = format!(
-                ". \"$PCP_DIR/etc/pcp.env\"\n            if [ -f \"$PCP_PMDAS_DIR/{name}/.before/domain\" ] || \
-                 [ -f \"$PCP_PMDAS_DIR/.{name}.new/.before/domain\" ]\n            then\n                {run}\n            \
+                ". \"$PCP_DIR/etc/pcp.env\"\n            if [ -f \"$PCP_PMDAS_DIR/{name}/.before/line\" ] || \
+                 [ -f \"$PCP_PMDAS_DIR/.{name}.tmp/new/.before/line\" ]\n            then\n                {run}\n            \
                  else\n                {run} -- {args}\n            fi"
             );
         }
@@ -255,11 +255,12 @@ mod tests {
         assert_eq!(ran("configure"), "-s -Q -k -- -n 5\n");
         fs::create_dir_all(top.join("hello/.before")).unwrap();
         assert_eq!(ran("abort-deconfigure"), "-s -Q -k -- -n 5\n");
-        fs::write(top.join("hello/.before/domain"), "").unwrap();
+        fs::write(top.join("hello/.before/line"), "").unwrap();
         assert_eq!(ran("configure"), "-s -Q -k\n");
-        fs::rename(top.join("hello"), top.join(".hello.new")).unwrap();
+        fs::create_dir(top.join(".hello.tmp")).unwrap();
+        fs::rename(top.join("hello"), top.join(".hello.tmp/new")).unwrap();
         assert_eq!(ran("configure"), "-s -Q -k\n");
-        fs::rename(top.join(".hello.new"), top.join("hello.kept")).unwrap();
+        fs::rename(top.join(".hello.tmp/new"), top.join("hello.kept")).unwrap();
         assert_eq!(ran("configure"), "-s -Q -k -- -n 5\n");
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn remove(remove: &Remove) -> Result<ExitCode, Failure> {
     let is_name = pmns::is_name(&name) && !name.contains('.');
     let pmdas = Config::load().pmdas_dir();
     // An Install or Remove that was interrupted may have left the directory under another name.
-    let names = [name.clone(), format!("{name}.kept"), format!(".{name}.old"), format!(".{name}.new")];
+    let names = [name.clone(), format!("{name}.kept"), format!(".{name}.tmp/old"), format!(".{name}.tmp/new")];
     let dir = names.iter().map(|name| pmdas.join(name)).find(|dir| is_name && dir.join(".before").is_dir());
     let dir = dir.ok_or_else(|| format!("no agent {name} of this framework is installed"))?;
     as_root("sh".as_ref(), &[dir.join("Remove").into()])

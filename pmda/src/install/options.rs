@@ -1,0 +1,221 @@
+//! Options of Install and Remove, and the checks of addresses, domains and words.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, Parser};
+
+use super::pmcd_conf::Transport;
+use super::report::{part, say};
+use crate::transport::inet_port;
+
+/// Options of Install.
+#[derive(Parser, Clone, Debug, Default)]
+#[command(override_help = include_str!("install.txt"), disable_help_flag = true, args_override_self = true)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    pub(crate) here: Here,
+    #[command(flatten)]
+    how: How,
+    /// Whether the transport of the last Install is kept. The first one uses a pipe.
+    #[arg(short)]
+    pub(crate) keep: bool,
+    /// Name and version of the agent in a package of several agents, whose installed directories have no configuration.
+    #[arg(long)]
+    pub(crate) package: Option<String>,
+    #[arg(short, long, value_parser = domain)]
+    pub(crate) domain: Option<u16>,
+    #[arg(short, long)]
+    pub(crate) replace: bool,
+    #[arg(short = 's')]
+    pub(crate) no_start: bool,
+    /// Root directory of PCP's scripts; without effect, as nothing is compiled.
+    #[arg(short = 'R')]
+    root: Option<OsString>,
+    /// Options of the agent itself, after `--`; `None` without `--`.
+    #[arg(skip)]
+    pub(crate) own: Option<Vec<String>>,
+}
+
+/// Options of Remove.
+#[derive(Parser, Clone, Debug, Default)]
+#[command(override_help = include_str!("remove.txt"), disable_help_flag = true, args_override_self = true)]
+pub(crate) struct Remove {
+    #[command(flatten)]
+    pub(crate) here: Here,
+}
+
+/// Options of both.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Here {
+    /// Directory of the agent; `None` if the program writes it.
+    #[arg(long)]
+    pub(crate) from: Option<PathBuf>,
+    /// Name of the agent in PCP.
+    #[arg(long, value_parser = name)]
+    pub(crate) name: Option<String>,
+    /// Whether only the name space is changed.
+    #[arg(short = 'N')]
+    pub(crate) names_only: bool,
+    #[arg(short)]
+    pub(crate) namespace: Option<PathBuf>,
+    #[arg(short = 'e')]
+    pub(crate) echo: bool,
+    #[arg(short = 'Q')]
+    pub(crate) no_check: bool,
+    #[arg(short = 'V')]
+    pub(crate) verbose: bool,
+    #[arg(short = '?', long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[group(multiple = false)]
+struct How {
+    #[arg(short, long)]
+    pipe: bool,
+    #[arg(short = 'D', long)]
+    dso: bool,
+    #[arg(short, value_name = "PORT", value_parser = port)]
+    inet: Option<String>,
+    #[arg(short = '6', value_name = "PORT", value_parser = port)]
+    v6: Option<String>,
+    #[arg(short, value_name = "PATH", value_parser = socket)]
+    unix: Option<String>,
+}
+
+impl Install {
+    /// Parses the words after `--install`.
+    ///
+    /// # Errors
+    /// As those of [`parse`].
+    pub(crate) fn of(words: Vec<OsString>) -> Result<Install, ExitCode> {
+        parse(words).map(|(options, own)| Install { own, ..options })
+    }
+
+    /// Returns how pmcd is to talk to the agent.
+    pub(crate) fn transport(&self) -> Option<Transport> {
+        let How { pipe, dso, inet, v6, unix } = self.how.clone();
+        let chosen = pipe.then_some(Transport::Pipe).or(dso.then_some(Transport::Dso));
+        chosen.or(inet.map(Transport::Inet)).or(v6.map(Transport::Ipv6)).or(unix.map(Transport::Unix))
+    }
+}
+
+/// Parses the words after `--install` or `--remove`. Returns the options, and the words after `--` if it is there.
+///
+/// # Errors
+/// The exit code, after the help or a line that says what is wrong.
+pub(crate) fn parse<T: Parser>(mut words: Vec<OsString>) -> Result<(T, Option<Vec<String>>), ExitCode> {
+    let own = words.iter().position(|word| word == "--").map(|at| words.split_off(at));
+    let own: Option<Vec<_>> = own.map(|own| own[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect());
+    let parsed = T::try_parse_from(std::iter::once("Install".into()).chain(words));
+    let parsed = parsed.map_err(|e| {
+        if e.kind() == ErrorKind::DisplayHelp {
+            part(&e.to_string());
+            return ExitCode::SUCCESS;
+        }
+        let text = e.to_string();
+        let reason = text.split("\n\n").next().unwrap_or_default();
+        let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+        let about_own =
+            if e.kind() == ErrorKind::UnknownArgument { "; options of the agent itself follow --" } else { "" };
+        say(format!("{}{about_own}.", reason.trim_end_matches('.')));
+        ExitCode::from(2)
+    })?;
+    own.iter().flatten().try_for_each(|word| fit(word)).map_err(|why| {
+        say(why);
+        ExitCode::FAILURE
+    })?;
+    Ok((parsed, own))
+}
+
+/// Checks the name of an agent.
+pub(crate) fn name(name: &str) -> Result<String, String> {
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if is_name {
+        return Ok(name.to_owned());
+    }
+    Err(format!("{name} cannot be the name of an agent: letters, digits and _ only, a letter first."))
+}
+
+/// Checks that there is such a port or service.
+pub(crate) fn port(port: &str) -> Result<String, String> {
+    let is_number = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    let is_port = if is_number { port.parse::<u16>().is_ok_and(|port| port > 0) } else { inet_port(port).is_ok() };
+    if is_port { Ok(port.to_owned()) } else { Err(format!("{port}: there is no such port or service.")) }
+}
+
+/// Refuses a word that pmcd's configuration, or a shell, would not take as it is.
+pub(crate) fn fit(word: &str) -> Result<(), String> {
+    let is_bad = |c: char| c.is_whitespace() || c.is_control() || "\"'#$`\\;&|<>()".contains(c);
+    if !word.is_empty() && !word.chars().any(is_bad) {
+        return Ok(());
+    }
+    Err(format!("argument '{word}': a line of pmcd's configuration can have no empty words, spaces, quotes, $ or #."))
+}
+
+/// Checks that pmcd can find a socket by this path, in whatever directory it runs.
+pub(crate) fn socket(path: &str) -> Result<String, String> {
+    fit(path)?;
+    match Path::new(path).parent() {
+        Some(dir) if path.starts_with('/') => match dir.metadata() {
+            // pmcd's start makes its own directory.
+            Ok(found) if found.is_dir() => Ok(path.to_owned()),
+            _ if dir == pmapi::Config::load().run_dir() => Ok(path.to_owned()),
+            _ => Err(format!(
+                "{path}: there is no directory {}, in which the agent could make the socket.",
+                dir.display()
+            )),
+        },
+        _ => Err(format!("{path}: the path of a socket begins with /.")),
+    }
+}
+
+/// Checks that an agent may have a domain.
+pub(crate) fn domain(text: &str) -> Result<u16, String> {
+    let is_number = (1..=3).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    let number = text.parse().ok().filter(|n| is_number && (1..=510).contains(n));
+    number.ok_or_else(|| format!("domain {text}: a domain is a number from 1 to 510."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed<T: Parser>(line: &str) -> Result<(T, Option<Vec<String>>), ExitCode> {
+        parse(line.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect())
+    }
+
+    #[test]
+    fn options_are_those_of_pcps_scripts() {
+        let (options, own) = parsed::<Install>("-rQd 300 --name=other -u/run/s -- -D x").unwrap();
+        assert!(options.replace && options.here.no_check && !options.keep);
+        assert_eq!((options.domain, options.here.name.as_deref()), (Some(300), Some("other")));
+        assert_eq!(options.transport(), Some(Transport::Unix("/run/s".into())));
+        assert_eq!(own, Some(vec!["-D".to_owned(), "x".to_owned()]));
+        let (options, own) = parsed::<Install>("-k --domain 7 --name a --name b -R /").unwrap();
+        assert_eq!((options.here.name.as_deref(), options.transport(), own), (Some("b"), None, None));
+        assert_eq!(parsed::<Install>("--").unwrap().1, Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        let lines =
+            ["-x", "--nonsense", "-i", "-p stray", "-p -D", "-p -u /run/s", "-i 0", "--domain", "-d 511", "--name 1st"];
+        for line in lines {
+            assert!(parsed::<Install>(line).is_err(), "{line}");
+        }
+        assert!(parsed::<Remove>("-d 3").is_err() && parsed::<Remove>("-NQV").is_ok());
+        for word in ["", "a b", "it's", "$x", "a;b", "a\u{7f}"] {
+            assert!(fit(word).is_err() && parse::<Install>(vec!["--".into(), word.into()]).is_err(), "{word}");
+        }
+        assert!(domain("0001").is_err() && domain("").is_err() && domain("510") == Ok(510));
+        for path in ["s", "/nonexistent/s", "/run/a b", "/"] {
+            assert!(socket(path).is_err(), "{path}");
+        }
+        assert!(socket("/tmp/s").is_ok());
+    }
+}
