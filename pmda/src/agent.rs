@@ -1,5 +1,6 @@
 //! The trait that an agent implements.
 
+#[cfg(feature = "daemon")]
 use std::process::ExitCode;
 
 use pcp_pdu::handshake::Features;
@@ -9,6 +10,7 @@ use pmapi::{Atom, Error, Inst, Item, LabelSet, Result, Serial};
 
 use crate::catalog::{Catalog, LabelSubject};
 use crate::client::{Client, ClientAttribute};
+#[cfg(feature = "daemon")]
 use crate::command_line::CommandLine;
 use crate::error::Start;
 use crate::indom::Instances;
@@ -40,7 +42,8 @@ pub trait Agent: Sized + 'static {
     /// line.
     const USAGE: Option<&'static str> = None;
 
-    /// Adds the agent's own options to the command line; [`Setup::options`] returns their values.
+    /// Adds the agent's own options to the command line; [`Setup::options`] returns their values. Needs feature `daemon`,
+    /// a default of this crate.
     ///
     /// A letter of the agent's own is taken from the framework: with an own `-d`, the domain is `--domain`, also in what
     /// Install writes. The framework's option names cannot be taken; clap panics, in builds with debug assertions.
@@ -76,6 +79,7 @@ pub trait Agent: Sized + 'static {
     ///     }
     /// }
     /// ```
+    #[cfg(feature = "daemon")]
     fn options(command: clap::Command) -> clap::Command {
         command
     }
@@ -84,6 +88,7 @@ pub trait Agent: Sized + 'static {
     /// task in place of the agent, such as a check of its configuration, and the task is done.
     ///
     /// An agent that replaces another one can accept that one's options, and set the framework's by them.
+    #[cfg(feature = "daemon")]
     fn command_line(line: &mut CommandLine<'_>) -> Option<ExitCode> {
         let _ = line;
         None

@@ -23,6 +23,7 @@ pub enum SetupError {
         domain: u16,
     },
     /// The [options](crate::Agent::options) of the agent have no default values.
+    #[cfg(feature = "daemon")]
     #[error(transparent)]
     Options(#[from] clap::Error),
     /// The declarations have mistakes.

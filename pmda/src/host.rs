@@ -24,9 +24,11 @@
 //! # Ok::<(), pmda::host::SetupError>(())
 //! ```
 
+#[cfg(feature = "daemon")]
 pub use crate::daemon::run;
 pub use crate::engine::{Engine, EngineBuilder, Reply, Startup};
 pub use crate::error::SetupError;
+#[cfg(feature = "daemon")]
 pub use crate::options::{TransportOptions, command, print_clap_error};
 pub use crate::program::Program;
 pub use crate::schema::{Mistakes, Schema};

@@ -45,6 +45,9 @@
 //! identifiers, values and errors, and [`pcp_pdu`] for PDUs in a host of the application. Labels are any `Serialize` of
 //! crate `serde`, usually `json!` of `serde_json`.
 //!
+//! Feature `daemon`, a default, is the agent as a program: its command line, Install and Remove, [`Sighup`]. A shared
+//! object, or a program that hosts agents within itself, does without, and compiles a quarter less.
+//!
 //! An agent runs on one thread and need not be [`Send`]. The handles that it gets from [`Setup`], [`Clients`] and
 //! [`EventQueue`], are not `Send` either. Threads of the agent pass their data by a [`Background`]
 //! or its [`Publisher`], and events by an [`EventSender`].
@@ -55,6 +58,8 @@
 //! Crate `pcp-collector` is the other side of the connection: it sends the requests that dbpmda(1) and pmcd(1) send to
 //! an agent.
 
+#![cfg_attr(not(feature = "daemon"), allow(dead_code, reason = "what only a daemon calls"))]
+
 mod access;
 mod agent;
 mod background;
@@ -63,10 +68,12 @@ pub mod c_api {}
 mod cache;
 mod catalog;
 mod client;
+#[cfg(feature = "daemon")]
 mod command_line;
 mod config_file;
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
+#[cfg(feature = "daemon")]
 mod daemon;
 #[cfg(all(target_endian = "little", target_pointer_width = "64"))]
 pub mod dso;
@@ -74,14 +81,17 @@ mod dynamic;
 mod engine;
 mod error;
 mod event;
+#[cfg(feature = "daemon")]
 mod files;
 mod fixed_limit;
 pub mod host;
 mod indom;
+#[cfg(feature = "daemon")]
 pub mod install;
 pub mod limits;
 pub mod log;
 mod log_file;
+#[cfg(feature = "daemon")]
 mod options;
 mod peer;
 mod poll;
@@ -91,6 +101,7 @@ mod request;
 mod schema;
 mod session;
 mod setup;
+#[cfg(feature = "daemon")]
 mod sighup;
 mod starter;
 mod table;
@@ -100,6 +111,7 @@ mod user;
 mod values;
 mod work;
 
+#[cfg(feature = "daemon")]
 pub use clap;
 pub use pcp_pdu;
 pub use pmapi;
@@ -111,8 +123,10 @@ pub use background::{Background, Publisher};
 pub use cache::{Cache, CacheError, CacheFileError, CacheInstance};
 pub use catalog::{Catalog, LabelSubject, MetricInfo, Version};
 pub use client::{Client, ClientAttribute, Clients};
+#[cfg(feature = "daemon")]
 pub use command_line::CommandLine;
 pub use config_file::ConfigFile;
+#[cfg(feature = "daemon")]
 pub use daemon::main;
 pub use dynamic::Dynamic;
 pub use error::{Failure, Start};
@@ -127,6 +141,7 @@ pub use poll::{PollSet, Wake};
 pub use request::{Items, Request};
 pub use schema::{ArgumentDef, InDomDef, MetricDef, Mistake};
 pub use setup::Setup;
+#[cfg(feature = "daemon")]
 pub use sighup::Sighup;
 pub use table::{Rows, Table, TableDef};
 pub use values::{TypedValue, Value, Values};

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::ArgMatches;
 use pmapi::{Config, Domain, InDom, Item, LabelSet, Serial, Type};
 use serde::Serialize;
 
@@ -15,6 +14,14 @@ use crate::schema::{self, ArgumentDef, Declarations, InDomDef, MetricDef, Mistak
 use crate::table::{Table, TableDef};
 use crate::values::{Erased, TypedValue};
 
+#[cfg(feature = "daemon")]
+pub(crate) use clap::ArgMatches as OwnOptions;
+
+/// Values of the agent's own options, which only a program has.
+#[cfg(not(feature = "daemon"))]
+#[derive(Debug)]
+pub(crate) struct OwnOptions;
+
 /// The interface for declarations in [`Agent::new`](crate::Agent::new).
 ///
 /// Mistakes, such as a name that is declared twice, are reported together when the agent starts.
@@ -22,11 +29,11 @@ use crate::values::{Erased, TypedValue};
 pub struct Setup {
     declared: Declarations,
     config: Config,
-    options: ArgMatches,
+    options: OwnOptions,
 }
 
 impl Setup {
-    pub(crate) fn new(declared: Declarations, config: Config, options: ArgMatches) -> Setup {
+    pub(crate) fn new(declared: Declarations, config: Config, options: OwnOptions) -> Setup {
         Setup { declared, config, options }
     }
 
@@ -298,7 +305,8 @@ impl Setup {
     }
 
     /// Returns the values of the agent's own options ([`Agent::options`](crate::Agent::options)).
-    pub fn options(&self) -> &ArgMatches {
+    #[cfg(feature = "daemon")]
+    pub fn options(&self) -> &clap::ArgMatches {
         &self.options
     }
 

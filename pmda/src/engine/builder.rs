@@ -3,15 +3,15 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use clap::ArgMatches;
 use pmapi::{Config, Domain};
 
 use super::Engine;
 use crate::agent::Agent;
 use crate::error::SetupError;
+#[cfg(feature = "daemon")]
 use crate::options;
 use crate::schema::{Declarations, Identity, Mistake, Mistakes, Schema};
-use crate::setup::Setup;
+use crate::setup::{OwnOptions, Setup};
 use crate::values::Getters;
 
 impl<A: Agent> Engine<A> {
@@ -50,7 +50,7 @@ pub struct EngineBuilder<A> {
     name: Option<String>,
     domain: Option<Domain>,
     config: Option<Config>,
-    options: Option<ArgMatches>,
+    options: Option<OwnOptions>,
     agent: PhantomData<fn() -> A>,
 }
 
@@ -79,7 +79,8 @@ impl<A: Agent> EngineBuilder<A> {
     }
 
     /// Sets the values of [the agent's own options](Agent::options), in place of their defaults.
-    pub fn options(mut self, options: ArgMatches) -> EngineBuilder<A> {
+    #[cfg(feature = "daemon")]
+    pub fn options(mut self, options: clap::ArgMatches) -> EngineBuilder<A> {
         self.options = Some(options);
         self
     }
@@ -104,11 +105,14 @@ impl<A: Agent> EngineBuilder<A> {
         Ok(Schema::start::<A>(identity, config, options)?.0)
     }
 
-    fn parts(self) -> Result<(Identity, Config, ArgMatches), SetupError> {
+    fn parts(self) -> Result<(Identity, Config, OwnOptions), SetupError> {
         let name = self.name.unwrap_or_else(|| A::NAME.to_owned());
         let domain = self.domain.map_or_else(own_domain::<A>, Ok)?;
         let config = self.config.unwrap_or_else(Config::load);
+        #[cfg(feature = "daemon")]
         let options = self.options.map_or_else(options::none::<A>, Ok)?;
+        #[cfg(not(feature = "daemon"))]
+        let options = OwnOptions;
         Ok((Identity { name, domain }, config, options))
     }
 }
@@ -146,7 +150,7 @@ impl Schema {
     pub(crate) fn start<A: Agent>(
         identity: Identity,
         config: Config,
-        options: ArgMatches,
+        options: OwnOptions,
     ) -> Result<(Schema, A, Getters<A>), SetupError> {
         let declared = Declarations::new(A::NAME, A::WANTS, identity);
         let mut setup = Setup::new(declared, config, options);

@@ -1,6 +1,7 @@
 //! Questions that `Install` asks, and the way in which pmcd runs the agent.
 
 use super::mistake::Mistake;
+#[cfg(feature = "daemon")]
 use crate::install::Question;
 
 /// An option of the agent that `Install` asks for.
@@ -75,6 +76,7 @@ impl ArgumentDef {
     }
 
     /// Returns the question for Install.
+    #[cfg(feature = "daemon")]
     pub(crate) fn question(&self) -> Question {
         let ArgumentDef { option, prompt, default, help } = self.clone();
         Question { option, prompt, default, help }

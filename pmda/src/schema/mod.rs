@@ -21,6 +21,7 @@ mod check;
 mod declare;
 mod install;
 mod mistake;
+mod texts;
 
 pub(crate) use by_pmid::ByPmid;
 pub(crate) use declare::add;

@@ -153,6 +153,19 @@ fn applications_that_instrument_themselves_compile_few_crates() {
     assert!(crates.len() <= 31, "{crates:#?}");
 }
 
+/// Nor is there one in clients, which host agents by `pcp-collector`.
+#[test]
+fn shared_objects_have_no_command_line() {
+    let without = ["-e", "normal", "--no-default-features", "-p"];
+    for package in ["pcp-pmda", "pcp-collector", "pcp-context", "pcp-mmv-reader"] {
+        let tree = tree(&[&without[..], &[package]].concat());
+        let unwanted = |line: &&str| line.starts_with("clap") || line.starts_with("signal-hook");
+        assert_eq!(tree.lines().find(unwanted), None, "{package}");
+    }
+    // The same search finds them in a daemon.
+    assert!(tree(&["-e", "normal", "-p", "pcp-pmda"]).lines().any(|line| line.starts_with("clap")));
+}
+
 /// That hasher waits for ever in some children of forks.
 #[test]
 fn applications_get_no_default_hasher_of_hashbrown() {
