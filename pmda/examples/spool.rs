@@ -48,7 +48,7 @@ impl Agent for Spool {
         age.units(Units::SECONDS).help("Time since the last change", "A file from the future has no value.");
         let lines = files.gauge("spool.file.lines", Item::new(1, 2), |file| file.lines).units(Units::COUNT);
         lines.help("Lines of the file", "Counted when the directory was read.");
-        let files = files.finish();
+        let files = files.finish(setup);
         let mut conf = setup.configuration("spool.conf", "# The directory whose files are shown.\ndir /var/spool\n");
         let dir = directory(&mut conf).ok_or("no directory")?;
         Ok(Spool { conf, scan: watch(dir.clone())?, dir, files })

@@ -11,7 +11,6 @@ use crate::config_file::ConfigFile;
 use crate::dynamic::{Dynamic, Scope};
 use crate::event::{EventQueue, Types};
 use crate::schema::{self, ArgumentDef, Declarations, InDomDef, MetricDef, Mistakes, Schema};
-use crate::table::{Table, TableDef};
 use crate::values::{Erased, TypedValue};
 
 #[cfg(feature = "daemon")]
@@ -27,7 +26,7 @@ pub(crate) struct OwnOptions;
 /// Mistakes, such as a name that is declared twice, are reported together when the agent starts.
 #[derive(Debug)]
 pub struct Setup {
-    declared: Declarations,
+    pub(crate) declared: Declarations,
     config: Config,
     options: OwnOptions,
 }
@@ -140,13 +139,6 @@ impl Setup {
     /// Declares an instance domain.
     pub fn indom(&mut self, serial: Serial) -> &mut InDomDef {
         self.declared.add_indom(serial)
-    }
-
-    /// Declares a table: an instance domain, with the metrics that have its instances. `table` finds the table in the
-    /// agent. See [`Table`].
-    pub fn table<A: 'static, R: 'static>(&mut self, serial: Serial, table: fn(&A) -> &Table<R>) -> TableDef<'_, A, R> {
-        let rows = self.cache(serial);
-        TableDef::new(&mut self.declared, serial, table, rows)
     }
 
     /// Creates the cache of an instance domain, which is kept in memory only. Unlike a [`Setup::table`], the cache needs

@@ -9,14 +9,15 @@ use serde::Serialize;
 use crate::cache::{Cache, CacheError};
 use crate::indom::Instances;
 use crate::request::Request;
-use crate::schema::{Declarations, InDomDef, MetricDef};
+use crate::schema::{InDomDef, MetricDef};
+use crate::setup::Setup;
 use crate::values::{Erased, TypedValue, Value, Values};
 
 /// The rows of an instance domain, each an instance with a name, a number and a value of type `R`. Its columns are
 /// metrics, each with the function that returns a row's value.
 ///
-/// [`Setup::table`](crate::Setup::table) declares domain and columns, and [`TableDef::finish`] returns the table, which
-/// the agent owns. The engine answers requests for its instances and values; neither
+/// [`Setup::table`] begins the declaration of domain and columns, and [`TableDef::finish`] returns the table, which the
+/// agent owns. The engine answers requests for its instances and values; neither
 /// [`Agent::instances`](crate::Agent::instances) nor [`Agent::fetch`](crate::Agent::fetch) is needed.
 /// [`Table::refresh`] reads the rows when a request needs them. All methods of [`Cache`] work on the rows, too.
 ///
@@ -40,7 +41,7 @@ use crate::values::{Erased, TypedValue, Value, Values};
 ///         let age = files.gauge("files.age", Item::new(0, 1), |file| file.modified().ok()?.elapsed().ok());
 ///         age.units(Units::SECONDS).help("Time since the last change", "A file of the future has no value.");
 ///         files.total("files.count", Item::new(1, 0), |files| files.active_len()).help("Number of files", "Now.");
-///         Ok(Files { files: files.finish() })
+///         Ok(Files { files: files.finish(setup) })
 ///     }
 ///
 ///     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
@@ -74,14 +75,11 @@ pub struct Table<R> {
     outcome: Result,
 }
 
-/// Declaration of a [`Table`], with [`Setup::table`](crate::Setup::table).
-///
-/// It borrows the `Setup` until [`finish`](TableDef::finish): finish the table before the next metric or table is declared.
-#[must_use = "finish returns the table"]
-pub struct TableDef<'s, A, R> {
-    declared: &'s mut Declarations,
-    /// Index of the declaration of the domain.
-    indom: usize,
+/// Declaration of a [`Table`], which [`Setup::table`] begins and [`TableDef::finish`] ends.
+#[must_use = "finish declares the metrics, and returns the table"]
+pub struct TableDef<A, R> {
+    indom: InDomDef,
+    metrics: Vec<MetricDef>,
     find: fn(&A) -> &Table<R>,
     table: Table<R>,
 }
@@ -155,20 +153,17 @@ impl<R> DerefMut for Rows<'_, R> {
     }
 }
 
-impl<'s, A: 'static, R: 'static> TableDef<'s, A, R> {
-    pub(crate) fn new(
-        declared: &'s mut Declarations,
-        serial: Serial,
-        find: fn(&A) -> &Table<R>,
-        rows: Cache<R>,
-    ) -> TableDef<'s, A, R> {
-        let indom = declared.indoms.len();
-        declared.add_indom(serial);
-        declared.tables.push((serial, Erased::find(move |agent: &A| &find(agent).rows as &dyn Instances)));
+impl Setup {
+    /// Begins the declaration of a table: an instance domain, with the metrics that have its instances. `table` finds
+    /// the table in the agent. See [`Table`].
+    pub fn table<A: 'static, R: 'static>(&self, serial: Serial, table: fn(&A) -> &Table<R>) -> TableDef<A, R> {
+        let (rows, find) = (self.cache(serial), table);
         let table = Table { rows, serial, items: Vec::new(), is_read: false, is_persistent: false, outcome: Ok(()) };
-        TableDef { declared, indom, find, table }
+        TableDef { indom: InDomDef::new(serial), metrics: Vec::new(), find, table }
     }
+}
 
+impl<A: 'static, R: 'static> TableDef<A, R> {
     /// Keeps the numbers of the rows over restarts, in a file ([`Cache::persistent`]).
     pub fn persistent(mut self) -> Self {
         self.table.is_persistent = true;
@@ -184,7 +179,7 @@ impl<'s, A: 'static, R: 'static> TableDef<'s, A, R> {
 
     /// Returns the declaration of the instance domain, for its labels.
     pub fn indom(&mut self) -> &mut InDomDef {
-        &mut self.declared.indoms[self.indom]
+        &mut self.indom
     }
 
     /// Sets the help of the instance domain: one line, and a text of any length.
@@ -255,7 +250,9 @@ impl<'s, A: 'static, R: 'static> TableDef<'s, A, R> {
     /// [`Values::put_each`], because they depend on more than the row.
     pub fn metric(&mut self, name: impl Into<String>, item: Item, ty: Type) -> &mut MetricDef {
         self.table.items.push(item);
-        self.declared.add(MetricDef::new(name, item, ty)).indom(self.table.serial)
+        let last = self.metrics.len();
+        self.metrics.push(MetricDef::new(name, item, ty));
+        self.metrics[last].indom(self.table.serial)
     }
 
     /// Declares a metric without instances, with the function that computes it from the table, such as the number of its
@@ -285,25 +282,34 @@ impl<'s, A: 'static, R: 'static> TableDef<'s, A, R> {
         }))
     }
 
-    /// Returns the table, without rows. The agent must have it where the function of
-    /// [`Setup::table`](crate::Setup::table) finds it.
-    #[must_use]
-    pub fn finish(self) -> Table<R> {
-        self.table
+    /// Declares the domain and its metrics, and returns the table, without rows. The agent must have it where the
+    /// function of [`Setup::table`] finds it.
+    #[must_use = "the agent has the table"]
+    pub fn finish(self, setup: &mut Setup) -> Table<R> {
+        let TableDef { indom, metrics, find, table } = self;
+        let declared = &mut setup.declared;
+        declared.indoms.push(indom);
+        declared.tables.push((table.serial, Erased::find(move |agent: &A| &find(agent).rows as &dyn Instances)));
+        setup.extend(metrics);
+        table
     }
 
     /// Returns the table with rows that exist from the start. They get the numbers 0, 1 and so on.
     ///
     /// # Errors
     /// The errors of [`Cache::store`].
-    pub fn finish_with<N: AsRef<str>>(self, rows: impl IntoIterator<Item = (N, R)>) -> Result<Table<R>, CacheError> {
-        let mut table = self.finish();
+    pub fn finish_with<N: AsRef<str>>(
+        self,
+        setup: &mut Setup,
+        rows: impl IntoIterator<Item = (N, R)>,
+    ) -> Result<Table<R>, CacheError> {
+        let mut table = self.finish(setup);
         rows.into_iter().try_for_each(|(name, row)| table.store(name.as_ref(), row).map(drop))?;
         Ok(table)
     }
 }
 
-impl<A, R> fmt::Debug for TableDef<'_, A, R> {
+impl<A, R> fmt::Debug for TableDef<A, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableDef").field("serial", &self.table.serial).field("items", &self.table.items).finish()
     }

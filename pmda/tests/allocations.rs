@@ -108,7 +108,7 @@ impl Agent for Meter {
         let mut rows = setup.table(Serial::new(0), |meter: &Self| &meter.rows);
         rows.gauge("meter.row", Item::new(0, 3), |row| Some(*row));
         rows.total("meter.rows", Item::new(0, 4), |rows| rows.active_len());
-        Ok(Meter { name: "gas".into(), rows: rows.finish() })
+        Ok(Meter { name: "gas".into(), rows: rows.finish(setup) })
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {

@@ -27,7 +27,7 @@ impl Mirage {
         height.help("Height of each tower", "In floors: a tower that comes back is as high as before.");
         let count = towers.total("showcase.mirage.count", Item::new(CLUSTER, 1), |towers| towers.active_len() as u32);
         count.help("Towers that can be seen", "From one to six.");
-        Mirage { towers: towers.finish(), shrinking: false }
+        Mirage { towers: towers.finish(setup), shrinking: false }
     }
 
     /// Adds or hides a tower. Must be called once for each fetch request.

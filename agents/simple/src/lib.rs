@@ -52,7 +52,7 @@ impl Agent for Simple {
              Red starts at 0, green at 100 and blue at 200; pmstore(1) sets them.",
         );
         let colors =
-            colors.finish_with([("red", Cell::new(0)), ("green", Cell::new(100)), ("blue", Cell::new(200))])?;
+            colors.finish_with(setup, [("red", Cell::new(0)), ("green", Cell::new(100)), ("blue", Cell::new(200))])?;
         for (item, (name, mode)) in [("user", "in user mode"), ("sys", "in the kernel")].into_iter().enumerate() {
             let (name, time) = (format!("simple.time.{name}"), move |simple: &Self| Some(simple.usage?[item]));
             let time = setup.counter(name, Item::new(1, item as u16 + 2), time).units(Units::SECONDS);
@@ -74,7 +74,7 @@ impl Agent for Simple {
              words sec, min and hour, separated by commas, such as \"sec,hour\".\n\
              The file is read again when it has changed.",
         );
-        Ok(Simple { numfetch: 0, colors, usage: None, now: now.finish(), zone: Zone::system(), conf })
+        Ok(Simple { numfetch: 0, colors, usage: None, now: now.finish(setup), zone: Zone::system(), conf })
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {

@@ -55,7 +55,7 @@ impl Agent for Cgroup2 {
         killed.units(Units::COUNT).help("Processes that were killed for lack of memory", "");
         let count = groups.total("cgroup2.count", Item::new(1, 0), |groups| groups.active_len());
         count.units(Units::COUNT).help("Control groups", "");
-        let groups = groups.finish();
+        let groups = groups.finish(setup);
         Ok(Cgroup2 { root, groups })
     }
 

@@ -54,7 +54,7 @@ impl Agent for Health {
         time.units(Units::SECONDS).help("Time until the last answer", "");
         let error = servers.discrete("health.error", Item::new(0, 3), |answer| answer.clone().err());
         error.help("Why there is no answer", "No value if there is one.");
-        Ok(Health { options, answers: Arc::default(), servers: servers.finish() })
+        Ok(Health { options, answers: Arc::default(), servers: servers.finish(setup) })
     }
 
     /// Starts the thread: here, and not in `new`, which also runs when the agent only writes its files.

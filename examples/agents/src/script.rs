@@ -48,7 +48,7 @@ impl Agent for Script {
         values.help("Names that the command has printed", "Everything before the last blank of a line.");
         let value = values.gauge("script.value", Item::new(0, 0), |value| *value);
         value.help("Numbers that the command has printed", "Those of its last run.");
-        let values = values.finish();
+        let values = values.finish(setup);
         let took = setup.gauge("script.time", Item::new(0, 1), |it: &Script| it.runs.latest().map(|run| run.took));
         took.units(Units::SECONDS).help("Time that the last run took", "");
         let runs = Background::spawn(Duration::from_secs(every), move || run(&command, limit))?.named("command");

@@ -67,7 +67,7 @@ impl Agent for Status {
         length.units(Units::COUNT).help("Entries that wait", "");
         let age = queues.gauge("status.queue.age", Item::new(1, 1), |queue| queue.oldest_ms.map(Duration::from_millis));
         age.units(Units::SECONDS).help("Time that the oldest entry has waited", "");
-        let queues = queues.finish();
+        let queues = queues.finish(setup);
         Ok(Status { file, report: Report::default(), queues })
     }
 

@@ -45,7 +45,7 @@ impl<const GETTERS: bool> Agent for Contest<GETTERS> {
         } else {
             rows.metric("contest.row", Item::new(1, 0), Type::U64);
         }
-        let rows = rows.finish_with((0..ROWS).map(|row| (row.to_string(), row)))?;
+        let rows = rows.finish_with(setup, (0..ROWS).map(|row| (row.to_string(), row)))?;
         Ok(Contest { values: std::array::from_fn(|n| n as u64), rows })
     }
 

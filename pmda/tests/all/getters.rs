@@ -48,8 +48,9 @@ impl Agent for Meter {
             (7..9)
                 .map(|item| metric(&format!("captured{item}"), item, Type::U32).getter(move |_: &Meter| item).clone()),
         );
-        setup.add(metric("narrow", 9, Type::U32).getter(|_: &Meter| u64::MAX));
+        // The declaration of a table does not stand in the way of others.
         let mut disks = setup.table(DISK, |meter: &Meter| &meter.disks).whole_names();
+        setup.add(metric("narrow", 9, Type::U32).getter(|_: &Meter| u64::MAX));
         disks.help("Disks", "By their models.");
         disks.counter("meter.disk.reads", Item::new(1, 0), |disk| disk.reads).units(Units::COUNT);
         disks.gauge("meter.disk.busy", Item::new(1, 1), |disk| disk.busy).units(Units::SECONDS);
@@ -57,7 +58,7 @@ impl Agent for Meter {
         disks.string("meter.disk.model", Item::new(1, 3), |disk| &disk.model);
         disks.column("meter.disk.narrow", Item::new(1, 4), Type::U32, |disk| disk.reads);
         disks.total("meter.disks", Item::new(2, 0), |disks| disks.active_len());
-        let disks = disks.finish();
+        let disks = disks.finish(setup);
         Ok(Meter { name: "gas".into(), disks, source: Some(vec![("a b", disk(5)), ("a c", disk(6))]), reads: 0 })
     }
 
@@ -207,7 +208,7 @@ impl Agent for Mixed {
         setup.string("mixed.name", Item::new(0, 1), |meter: &Meter| &meter.name);
         let mut disks = setup.table(DISK, |meter: &Meter| &meter.disks);
         disks.gauge("mixed.disk", Item::new(0, 2), |disk| disk.reads);
-        drop(disks.finish());
+        drop(disks.finish(setup));
         let mut dynamic = setup.dynamic(["mixed.files"]);
         let metric = MetricDef::new("mixed.files.a", Item::new(1, 1), Type::U32).getter(|_: &Mixed| 1).clone();
         assert_eq!(dynamic.insert(&metric), Err(Mistake::DynamicGetter("mixed.files.a".into())));
@@ -241,7 +242,7 @@ fn rows_keep_their_numbers_over_restarts() {
         fn new(setup: &mut Setup) -> Start<Self> {
             let mut rows = setup.table(DISK, |kept: &Kept| &kept.0).persistent().whole_names();
             rows.gauge("kept.row", Item::new(0, 0), |row| *row);
-            Ok(Kept(rows.finish(), vec!["one x", "one y"]))
+            Ok(Kept(rows.finish(setup), vec!["one x", "one y"]))
         }
 
         fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {

@@ -36,7 +36,7 @@ impl Agent for Template {
             let column = rows.counter(name, item, move |row| row.get(place).copied());
             column.units(units).help(help, "From /proc/net/dev.");
         }
-        let rows = rows.finish();
+        let rows = rows.finish(setup);
         Ok(Template { rows })
     }
 
