@@ -12,7 +12,7 @@ use pmns::{InsertError, Node, Tree};
 
 use crate::catalog::{Catalog, LabelSubject, MetricInfo, Version};
 use crate::indom::{Fixed, Instances};
-use crate::schema::{ByPmid, InDomDef, MetricDef, Mistake, check_help};
+use crate::schema::{InDomDef, MetricDef, Mistake, check_help};
 
 /// Metrics and instance domains that an agent adds and removes while it runs (pmdaDynamicPMNS(3),
 /// pmdaTreeCreate(3)).
@@ -50,7 +50,6 @@ use crate::schema::{ByPmid, InDomDef, MetricDef, Mistake, check_help};
 pub struct Dynamic {
     scope: Scope,
     tree: Tree,
-    by_pmid: ByPmid,
     metrics: HashMap<Item, Entry>,
     indoms: HashMap<Serial, Domains>,
     changes: Version,
@@ -70,10 +69,11 @@ pub(crate) struct Scope {
     pub(crate) declared: Arc<OnceLock<Vec<(Item, String)>>>,
 }
 
-/// Names, help and labels of a metric. Short, because an agent may have very many metrics, most of them with one name and
+/// A metric with its names, help and labels. Short, because an agent may have very many metrics, most of them with one name and
 /// with help and labels that the agent itself returns.
 #[derive(Debug)]
 struct Entry {
+    info: MetricInfo,
     names: Names,
     text: Option<Box<Help>>,
     labels: Option<Box<LabelSet>>,
@@ -98,7 +98,6 @@ impl Dynamic {
         Dynamic {
             scope,
             tree: Tree::new(),
-            by_pmid: ByPmid::default(),
             metrics: HashMap::new(),
             indoms: HashMap::new(),
             changes: Version::default(),
@@ -135,12 +134,12 @@ impl Dynamic {
         let info = metric.info(self.scope.domain);
         self.tree.insert_dynamic(&name, info.desc.pmid).map_err(mistake)?;
         let entry = Entry {
+            info,
             names: Names::new(name.into()),
             text: Help::new(metric.oneline(), metric.text()),
             labels: boxed(labels),
         };
         self.metrics.insert(item, entry);
-        self.by_pmid.insert(info);
         self.changes.names += 1;
         Ok(())
     }
@@ -174,7 +173,6 @@ impl Dynamic {
         for (name, pmid) in &removed {
             if self.metrics.get_mut(&pmid.item()).is_some_and(|entry| !entry.names.remove(name)) {
                 self.metrics.remove(&pmid.item());
-                self.by_pmid.remove(*pmid);
             }
         }
         self.changes.names += 1;
@@ -186,7 +184,6 @@ impl Dynamic {
         if !self.is_empty() {
             self.tree = Tree::new();
             self.metrics.clear();
-            self.by_pmid.clear();
             self.changes.names += 1;
         }
     }
@@ -294,7 +291,7 @@ impl Catalog for Dynamic {
     }
 
     fn metric(&self, pmid: PmId) -> Option<MetricInfo> {
-        self.by_pmid.find(pmid).copied()
+        self.entry(pmid).map(|entry| entry.info)
     }
 
     fn lookup(&self, name: &str) -> Option<PmId> {

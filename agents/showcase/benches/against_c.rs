@@ -83,7 +83,7 @@ fn domains(mut contest: Contest<'_>, instances: u32) {
 }
 
 fn million(mut contest: Contest<'_>) {
-    println!("\n1,000,000 instances: at most 30 ms of CPU and 150 bytes an instance");
+    println!("\n1,000,000 instances: at most 30 ms of CPU, and no more memory than C");
     contest.agree(&fetch(CACHED, 0));
     contest.run("cached domain, u32", &fetch(CACHED, 0), Shape { blocks: 6, rounds: 3 }, None);
     contest.memory(1_000_000);

@@ -16,14 +16,12 @@ use crate::event::Types;
 use crate::indom::Instances;
 use crate::values::{Erased, Getters, WrongAgent};
 
-mod by_pmid;
 mod check;
 mod declare;
 mod install;
 mod mistake;
 mod texts;
 
-pub(crate) use by_pmid::ByPmid;
 pub(crate) use declare::add;
 pub use declare::{InDomDef, MetricDef};
 pub use install::ArgumentDef;
@@ -83,7 +81,7 @@ pub struct Schema {
     reserves_domain: bool,
     arguments: Vec<ArgumentDef>,
     running: Running,
-    by_pmid: ByPmid,
+    by_pmid: HashMap<PmId, MetricInfo>,
     storable: bool,
     labels: Labels,
     /// Help for requests; set by an engine.
@@ -192,17 +190,18 @@ impl Schema {
 }
 
 /// Describes metrics, with the numbers of their getters.
-fn infos(metrics: &[MetricDef], domain: Domain) -> impl ExactSizeIterator<Item = MetricInfo> {
+fn infos(metrics: &[MetricDef], domain: Domain) -> HashMap<PmId, MetricInfo> {
     let mut getters = 0..;
-    metrics.iter().map(move |m| {
+    let infos = metrics.iter().map(|m| {
         let getter = m.getter.as_ref().and_then(|_| getters.next());
         MetricInfo { getter, ..m.info(domain) }
-    })
+    });
+    infos.map(|info| (info.desc.pmid, info)).collect()
 }
 
 impl Catalog for Schema {
     fn metric(&self, pmid: PmId) -> Option<MetricInfo> {
-        self.by_pmid.find(pmid).copied()
+        self.by_pmid.get(&pmid).copied()
     }
 
     fn instances(&self, serial: Serial) -> Option<&dyn Instances> {
@@ -320,7 +319,7 @@ impl Declarations {
             name: self.name,
             domain: self.domain,
             storable: self.metrics.iter().any(|m| m.storable),
-            by_pmid: ByPmid::new(infos(&self.metrics, self.domain)),
+            by_pmid: infos(&self.metrics, self.domain),
             metrics: self.metrics,
             indoms: self.indoms,
             tables: self.tables,
