@@ -256,7 +256,7 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Longest file that is read or written, in bytes. Its 4 million lines of minimal length take 5 s to read, and 250 MB
+/// Longest file that is read or written, in bytes. Its 4 million lines of minimal length take 5 s to read, and 500 MB
 /// of memory. Group pcp may write the file, and the agent may be part of pmcd.
 pub(super) const LONGEST: u64 = 1 << 26;
 
