@@ -11,10 +11,7 @@
 //!                      snapshot: one immutable table ──▶ Collection: values, read by each request
 //! ```
 
-mod files;
-mod labels;
 mod limits;
-mod look;
 mod names;
 mod scan;
 mod snapshot;
@@ -23,24 +20,22 @@ mod source;
 mod tests;
 mod watch;
 
-use std::io;
-use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{io, mem};
 
 use pmapi::{Atom, Error, Inst, Item, LabelSet, Semantics, Serial, Units};
 use pmns::Tree;
 
-pub use files::{CollectedFile, PresentValues};
-pub use labels::LabelSubject;
 pub use limits::{Limit, Limits};
+pub use snapshot::LabelSubject;
+pub use source::{CollectedFile, PresentValues};
 
 use crate::format::{Flags, STRING_LEN, ValueRecord, ValueType};
-use look::Look;
 use pmda::TextKind;
-use scan::{Extent, Scanner, Seen};
+use scan::{Extent, Look, Scanner, Seen};
 use snapshot::{DomainEntry, Entry, Place, Snapshot, ValuesOf};
 use source::{Opened, Source, Values, read_string};
 use watch::Watch;

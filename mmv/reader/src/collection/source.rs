@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 use std::{fmt, fs, io};
 
@@ -12,7 +13,7 @@ use pmapi::Serial;
 use super::limits::{Cost, Uid};
 use super::names::{Front, FullNames};
 use crate::format::{STRING_LEN, VALUE_LEN, ValueRecord, Version};
-use crate::reader::{Directory, File, Identity, Problem, Process, ReadError, Stamp, is_temporary, read_at};
+use crate::reader::{Directory, File, Identity, Problem, Process, ReadError, Stamp, ValueOf, is_temporary, read_at};
 
 /// An exported file: its parsed contents, which never change, and the open file.
 #[derive(Debug)]
@@ -327,4 +328,72 @@ pub(super) fn read_string<'b>(
 pub(super) fn exported_serial(cluster: u16, serial: u32) -> Serial {
     let number = (u32::from(cluster) << 11 | serial) & Serial::MAX;
     Serial::try_new(number).unwrap_or(const { Serial::new(0) })
+}
+
+/// A file of a collection, as a scan has read it. It stays readable when the collection no longer has it, if it
+/// [stays open](super::Collection::keep_open).
+#[derive(Clone, Debug)]
+pub struct CollectedFile(Arc<Source>);
+
+impl CollectedFile {
+    pub(super) fn new(source: Arc<Source>) -> CollectedFile {
+        CollectedFile(source)
+    }
+
+    /// Returns the name of the file in the directory.
+    pub fn name(&self) -> &OsStr {
+        &self.0.name
+    }
+
+    /// Returns the file's device and inode numbers.
+    pub fn id(&self) -> (u64, u64) {
+        (self.0.identity.device, self.0.identity.inode)
+    }
+
+    /// Returns the user identifier of the file's owner.
+    pub fn owner(&self) -> u32 {
+        self.0.owner
+    }
+
+    /// Returns the user identifier of the user who is charged for the file: see
+    /// [`charge`](super::Collection::charge).
+    pub fn account(&self) -> u32 {
+        self.0.uid.0
+    }
+
+    /// Returns the contents, as the scan has read them.
+    pub fn contents(&self) -> &File {
+        &self.0.file
+    }
+
+    /// Returns whether both are the same contents of the same file.
+    pub fn is_same(&self, other: &CollectedFile) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Reads the present values, and returns them with whether the application has not changed the file's metrics and
+    /// instances since the scan.
+    ///
+    /// # Errors
+    /// `NotFound` if the file does not stay open, and another one has its name; `UnexpectedEof` if it has become shorter;
+    /// other errors of reading it.
+    pub fn read(&self) -> io::Result<(PresentValues<'_>, bool)> {
+        let (mut values, mut opened) = (Values::default(), Opened::default());
+        let is_current = values.read_all(&self.0, &mut opened)?;
+        Ok((PresentValues { file: self, values }, is_current))
+    }
+}
+
+/// The values of a file at a time: [`CollectedFile::read`].
+#[derive(Debug)]
+pub struct PresentValues<'a> {
+    file: &'a CollectedFile,
+    values: Values,
+}
+
+impl PresentValues<'_> {
+    /// Returns a value of one of the file's metrics.
+    pub fn get(&self, value: ValueOf) -> Option<ValueRecord> {
+        self.values.at(self.file.0.file.slot(value))
+    }
 }

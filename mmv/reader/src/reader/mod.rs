@@ -1,8 +1,6 @@
 //! The contents of one file, checked when it is read.
 
-mod contents;
 mod directory;
-mod image;
 mod load;
 mod problem;
 mod process;
@@ -11,16 +9,14 @@ mod source;
 use pmapi::{Semantics, Units};
 use pmda::TextKind;
 
-use contents::Table;
 pub(crate) use directory::{Directory, Identity, Stamp};
-use image::Image;
-pub(crate) use image::read_at;
-use load::check_header;
+use load::{Table, check_header};
 pub use problem::{Problem, Problems, ReadError};
 pub(crate) use problem::{is_of_system, is_temporary};
 pub(crate) use process::Process;
+use source::Image;
 pub use source::MAX_LEN;
-pub(crate) use source::peek;
+pub(crate) use source::{peek, read_at};
 
 use crate::format::{Bytes, Header, MetricRecord, NameAt, VALUE_LEN, ValueRecord, ValueType, Version};
 
