@@ -18,27 +18,12 @@ pub(crate) struct Run {
 /// All values, in the order of the file. The values of a new instance come last, so existing values keep their offsets.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    runs: Vec<Packed>,
+    runs: Vec<Run>,
     len: usize,
     /// The first run of each metric.
     first: Vec<u32>,
     /// Further runs of metrics that have several, in the order of the instances.
     more: HashMap<usize, Vec<u32>>,
-}
-
-/// A [`Run`] in half of the memory. Most metrics have exactly one run.
-#[derive(Clone, Copy, Debug)]
-struct Packed([u32; 4]);
-
-impl Packed {
-    fn new(run: Run) -> Packed {
-        Packed([run.first, run.count, run.metric, run.instance].map(|n| n as u32))
-    }
-
-    fn run(self) -> Run {
-        let [first, count, metric, instance] = self.0.map(|n| n as usize);
-        Run { first, count, metric, instance }
-    }
 }
 
 impl Runs {
@@ -51,10 +36,9 @@ impl Runs {
     pub(super) fn add(&mut self, metric: usize, instance: usize, count: usize) {
         let first = self.len;
         self.len += count;
-        if let Some(packed) = self.runs.last_mut() {
-            let last = packed.run();
+        if let Some(last) = self.runs.last_mut() {
             if last.metric == metric && last.instance + last.count == instance {
-                *packed = Packed::new(Run { count: last.count + count, ..last });
+                last.count += count;
                 return;
             }
         }
@@ -64,12 +48,12 @@ impl Runs {
         } else {
             self.more.entry(metric).or_default().push(index);
         }
-        self.runs.push(Packed::new(Run { first, count, metric, instance }));
+        self.runs.push(Run { first, count, metric, instance });
     }
 
     /// Returns the index of a metric's value for an instance. `instance` is 0 for a singular metric.
     pub(crate) fn find(&self, metric: usize, instance: usize) -> Option<usize> {
-        let run = |index: &u32| self.runs.get(*index as usize).map(|packed| packed.run());
+        let run = |index: &u32| self.runs.get(*index as usize).copied();
         let more = self.more.get(&metric).map_or(&[][..], Vec::as_slice);
         let before = more.partition_point(|index| run(index).is_some_and(|run| run.instance <= instance));
         let index = before.checked_sub(1).and_then(|last| more.get(last)).or_else(|| self.first.get(metric))?;
@@ -79,8 +63,8 @@ impl Runs {
 
     /// Returns the runs of a range of values, cut to the range.
     pub(crate) fn within(&self, range: Range<usize>) -> impl Iterator<Item = Run> {
-        let first = self.runs.partition_point(|packed| packed.run().first + packed.run().count <= range.start);
-        let runs = self.runs.iter().skip(first).map(|packed| packed.run()).take_while(move |run| run.first < range.end);
+        let first = self.runs.partition_point(|run| run.first + run.count <= range.start);
+        let runs = self.runs.iter().skip(first).copied().take_while(move |run| run.first < range.end);
         runs.map(move |run| {
             let start = run.first.max(range.start);
             let end = (run.first + run.count).min(range.end);
