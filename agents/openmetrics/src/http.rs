@@ -5,14 +5,12 @@
 
 use std::error::Error as _;
 use std::future::poll_fn;
-use std::net::ToSocketAddrs as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use http_body_util::BodyExt as _;
-use http_body_util::Empty;
+use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::client::conn::http1::SendRequest;

@@ -7,8 +7,7 @@ use exposition::number;
 use nix::errno::Errno;
 use pmapi::{Atom, Error, Inst, Item, LabelFlags, LabelSet, Semantics, Serial, Type, Units};
 use pmda::Instances;
-use serde_json::Value as Json;
-use serde_json::{Map, json};
+use serde_json::{Map, Value as Json, json};
 
 /// First serial number of the instance domains of metrics. PCP's agent uses the serials below for other domains.
 const FIRST_SERIAL: u32 = 4096;

@@ -12,8 +12,7 @@ use pcp_pdu::result::Changes;
 use pmapi::{Desc, Domain, Error, InDom, Inst, PmId, Result};
 use tracing::error;
 
-use super::Sizes;
-use super::{Connected, Source, Taken};
+use super::{Connected, Sizes, Source, Taken};
 use crate::config::AgentSpec;
 use crate::limits;
 use crate::metrics::{Labels, List};

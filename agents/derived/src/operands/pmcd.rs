@@ -9,8 +9,7 @@ use pcp_derived::{Definition, Definitions, Descs, Evaluator, Live, Plan};
 use pmapi::{Domain, Error, InDom, Item, PmId, Result};
 use tracing::info;
 
-use super::Sizes;
-use super::{Connected, Source, Taken};
+use super::{Connected, Sizes, Source, Taken};
 use crate::limits;
 use crate::metrics::{Labels, List};
 
