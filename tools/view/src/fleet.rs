@@ -1,4 +1,6 @@
-//! Running agents and hosts. Each has a separate thread, so an agent that hangs does not delay the others.
+//! Running agents and hosts. Each has a separate thread, so an agent that hangs does not delay the others. Each
+//! message of a thread counts, so they come over a channel rather than from a `pmda::Background`, which has the last
+//! snapshot only. An agent that ends stays so, and the view shows how: a `pcp_collector::Supervisor` would start it again.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The thread that calls the agents of local contexts.
+//! The thread that calls the agents of local contexts. It publishes nothing, unlike the one of a `pmda::Background`: each
+//! request gives it a job, and waits for the answer.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
