@@ -8,7 +8,7 @@ use pcp_collector::Channel;
 use pcp_pdu::Pdu;
 use pcp_pdu::metadata::{DescReq, Subject, Text, TextKind, TextReq};
 use pcp_pdu::names::{Node, Statuses, Traverse, encode_ids, encode_names};
-use pmapi::{Desc, Error, Item, PmId};
+use pmapi::{Desc, Error, Item, PmId, Semantics, Type};
 
 use super::asker::Answer;
 use super::events::cut;
@@ -38,9 +38,20 @@ impl<C: Channel> Check<C> {
                 if let Some(indom) = desc.indom.filter(|indom| indom.domain() != pmid.domain()) {
                     self.asker.note(Rule::ForeignInDom, name, format!("{pmid} has instance domain {indom}"));
                 }
+                if desc.semantics == Semantics::Counter && !is_number(desc.ty) {
+                    let detail = format!(
+                        "is a counter of type {}, whose rate clients cannot compute: declare it with semantics instant or \
+                         discrete",
+                        desc.ty.word()
+                    );
+                    self.asker.note(Rule::CounterType, name, detail);
+                }
                 self.metrics.push(Metric { name: name.to_owned(), desc });
             }
-            Some(Err(code)) => self.asker.note(Rule::NoDescriptor, name, format!("{pmid}: {code}")),
+            Some(Err(code)) => {
+                let detail = format!("the name space has it as {pmid}, of which the agent knows no descriptor: {code}");
+                self.asker.note(Rule::NoDescriptor, name, detail);
+            }
             None => {}
         }
     }
@@ -155,10 +166,13 @@ impl<C: Channel> Check<C> {
                 (self.text(&name, subject, TextKind::OneLine), self.text(&name, subject, TextKind::Help));
             let why = match (line, help) {
                 (Some(Ok(true)), _) | (_, Some(Ok(true))) | (None, _) | (_, None) => continue,
-                (Some(Err(code)), _) | (_, Some(Err(code))) => code.to_string(),
-                _ => "the texts are empty".to_owned(),
+                (Some(Err(Error::TEXT)), _) | (_, Some(Err(Error::TEXT))) => "has no help text".to_owned(),
+                (Some(Err(code)), _) | (_, Some(Err(code))) => format!("the request for its help text fails: {code}"),
+                _ => "its help texts are empty".to_owned(),
             };
-            self.asker.note(Rule::NoHelp, &name, why);
+            let remedy =
+                "pminfo -t should say what it is, so add a line of help to its declaration or to the help file";
+            self.asker.note(Rule::NoHelp, &name, format!("{why}: {remedy}"));
         }
     }
 
@@ -190,6 +204,11 @@ fn take_names(pdu: Pdu<'_>) -> Option<Vec<String>> {
         Pdu::Names(names) => Some(names.iter().map(|(_, name)| String::from_utf8_lossy(name).into_owned()).collect()),
         _ => None,
     }
+}
+
+/// Returns whether values of a type are numbers.
+fn is_number(ty: Type) -> bool {
+    matches!(ty, Type::I32 | Type::U32 | Type::I64 | Type::U64 | Type::Float | Type::Double | Type::NoSupport)
 }
 
 /// Returns whether an error means that the metric does not exist.

@@ -52,6 +52,7 @@ rules! {
     ValueInstance "value-instance" "Values have distinct instances of the domain; a singular metric has one value.",
     NoValue "no-value" "A metric with a descriptor can be fetched.",
     FailedValue "failed-value" "The fetch of a metric does not fail because of its type, a wrong instance or a panic.",
+    CounterType "counter-type" "A counter is a number: clients compute its rate.",
     CounterFalls "counter-falls" "Counters do not decrease.",
     Events "events" "Event records are complete, and their parameters have the types of their metrics.",
     Labels "labels" "Labels are valid JSON with a correct index; labels of instances belong to the domain.",

@@ -62,12 +62,16 @@ impl<C: Channel> Check<C> {
                 Ok(sample)
             }
             Err(code) if is_unknown(code) => {
-                self.asker.note(Rule::NoValue, &metric.name, code.to_string());
+                let detail = format!("has a descriptor, but a fetch of it says that it does not exist: {code}");
+                self.asker.note(Rule::NoValue, &metric.name, detail);
                 Err(None)
             }
             Err(code) => {
                 let Some(reason) = mistake(code) else { return Err(Some(code.to_string())) };
-                self.asker.note(Rule::FailedValue, &metric.name, format!("{code} ({reason})"));
+                // The text of that error would send a reader to a report that is not there.
+                let answer =
+                    if code == Error::GENERIC { String::new() } else { format!(" (the answer is \"{code}\")") };
+                self.asker.note(Rule::FailedValue, &metric.name, format!("{reason}{answer}"));
                 Err(None)
             }
         }
@@ -192,18 +196,29 @@ impl<C: Channel> Check<C> {
     }
 }
 
-/// Returns the mistake of the agent that an error in place of values shows. Other errors are normal, such as no value
-/// for now, or no access.
+/// Returns the mistake of the agent that an error in place of values shows, and what to do. Other errors are normal, such as
+/// no value for now, or no access.
 fn mistake(code: Error) -> Option<&'static str> {
     match code {
-        Error::TYPE => Some("a value has not the type of the metric"),
-        Error::CONV => Some("a text has a NUL byte, or a value has not the type of the metric"),
-        Error::TRUNC => Some("a value does not fit into the type of the metric"),
-        Error::SIGN => Some("a value is negative, and the type of the metric is unsigned"),
-        Error::GENERIC => Some("an agent of pmda answers so after a panic, and its log has the place"),
-        Error::INST => {
-            Some("a value is for an instance of a metric without any, or for none of a metric with instances")
+        Error::TYPE => {
+            Some("the agent makes a value that is not of the metric's type: change the value or the declaration")
         }
+        Error::CONV => Some(
+            "the agent makes a text with a NUL byte, or a value that is not of the metric's type: change the value or the \
+             declaration",
+        ),
+        Error::TRUNC => Some("the agent makes a value that is too large for the metric's type: declare a wider type"),
+        Error::SIGN => {
+            Some("the agent makes a negative value, and the metric's type is unsigned: declare a signed type")
+        }
+        Error::GENERIC => Some(
+            "the agent fails to make the value, by a panic if it is written with crate pmda: its log has the reason and the \
+             line",
+        ),
+        Error::INST => Some(
+            "the agent makes a value with an instance for a metric without any, or without one for a metric with instances: \
+             change the value or the declaration",
+        ),
         _ => None,
     }
 }

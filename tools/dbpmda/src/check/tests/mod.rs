@@ -63,7 +63,23 @@ fn what_is_said() {
     assert_eq!(only(Flaw::Ends), "ended: a.level: the agent has closed the connection");
     let slow = only(Flaw::Silent);
     assert!(slow.starts_with("slow: 400.1: no answer within 60s; ") && slow.contains("a Background reads"), "{slow}");
-    assert_eq!(only(Flaw::NoDescriptor), "no-descriptor: a.name: 400.0.2: Unknown or illegal metric identifier");
+    assert_eq!(
+        only(Flaw::NoDescriptor),
+        "no-descriptor: a.name: the name space has it as 400.0.2, of which the agent knows no descriptor: Unknown or illegal \
+         metric identifier"
+    );
+    assert_eq!(
+        only(Flaw::TextCounter),
+        "counter-type: a.name: is a counter of type STRING, whose rate clients cannot compute: declare it with semantics \
+         instant or discrete"
+    );
+    let no_help = found(Flaw::NoInDomHelp, Duration::from_secs(60));
+    let [no_help] = &no_help[..] else { panic!("{no_help:?}") };
+    assert_eq!(
+        no_help.to_string(),
+        "no-help: 400.1: has no help text: pminfo -t should say what it is, so add a line of help to its declaration or to \
+         the help file"
+    );
     assert_eq!(only(Flaw::Unnamed), "no-name: 400.0.5: has a descriptor but no name");
     assert_eq!(only(Flaw::NegativeInstance), "negative-instance: 400.1: -7 \"seven\"");
     assert_eq!(only(Flaw::Falls), "counter-falls: a.count: 1000, then 999");
@@ -133,14 +149,16 @@ fn values_that_fail_are_named_with_the_reason() {
     assert_eq!(
         lines,
         [
-            "failed-value: bad.text: Unknown or illegal metric type (a value has not the type of the metric)",
-            "failed-value: bad.wide: Truncation in value conversion (a value does not fit into the type of the metric)",
-            "failed-value: bad.negative: Negative value in conversion to unsigned (a value is negative, and the type of \
-             the metric is unsigned)",
-            "failed-value: bad.panics: Generic error, already reported above (an agent of pmda answers so after a panic, \
-             and its log has the place)",
-            "failed-value: bad.cut: Impossible value or scale conversion (a text has a NUL byte, or a value has not the type \
-             of the metric)",
+            "failed-value: bad.text: the agent makes a value that is not of the metric's type: change the value or the \
+             declaration (the answer is \"Unknown or illegal metric type\")",
+            "failed-value: bad.wide: the agent makes a value that is too large for the metric's type: declare a wider type \
+             (the answer is \"Truncation in value conversion\")",
+            "failed-value: bad.negative: the agent makes a negative value, and the metric's type is unsigned: declare a \
+             signed type (the answer is \"Negative value in conversion to unsigned\")",
+            "failed-value: bad.panics: the agent fails to make the value, by a panic if it is written with crate pmda: its \
+             log has the reason and the line",
+            "failed-value: bad.cut: the agent makes a text with a NUL byte, or a value that is not of the metric's type: \
+             change the value or the declaration (the answer is \"Impossible value or scale conversion\")",
         ]
     );
     assert_eq!(
