@@ -147,10 +147,17 @@ impl Options {
             let takes_one = takes_one && arg.get_action().takes_values() && !arg.is_positional();
             if takes_one { arg.allow_hyphen_values(true) } else { arg }
         });
-        if command.get_positionals().next().is_none() {
+        let takes_operands = command.get_positionals().next().is_some();
+        if !takes_operands {
             command = command.arg(operands());
         }
-        let refused = |error| Refused { program: program.clone(), error, usage: A::USAGE };
+        let refused = |mut error: clap::Error| {
+            if !takes_operands {
+                // clap would advise to pass an unknown option as an operand, which the agent ignores.
+                error.remove(ContextKind::Suggested);
+            }
+            Refused { program: program.clone(), error, usage: A::USAGE }
+        };
         let matches = command.clone().try_get_matches_from(&args).map_err(refused)?;
         let given = Given::from_arg_matches(&matches).map_err(refused)?;
         let repeated = given.write_pmda.as_ref().and_then(|_| repeated(&command, &args));
@@ -449,6 +456,14 @@ mod tests {
             assert!(text.chars().all(|c| c == '\n' || escape::is_plain(c)), "{text:?}");
             assert!(!text.contains("\n[Sun"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_unknown_option_is_no_operand() {
+        let refused = parse("x --nosuch").unwrap_err().error.to_string();
+        assert!(refused.contains("unexpected argument '--nosuch'") && !refused.contains("tip:"), "{refused}");
+        let similar = parse("x --helpfle").unwrap_err().error.to_string();
+        assert!(similar.contains("tip: a similar argument exists: '--helpfile'"), "{similar}");
     }
 
     #[test]
