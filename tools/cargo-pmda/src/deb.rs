@@ -1,4 +1,7 @@
 //! A Debian package with the agent in a folder.
+//!
+//! `dpkg-deb` writes the archive, and `dpkg-shlibdeps` finds the packages of libraries. Crate `cargo-deb` would replace these two calls,
+//! but not the scripts, the documents and the trial run of the agent, which are the rest of this module.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
