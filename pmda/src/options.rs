@@ -80,7 +80,7 @@ pub struct TransportOptions {
     unix: Option<PathBuf>,
     /// Talk to pmcd over standard input and output (the default)
     #[arg(short, long)]
-    pipe: bool,
+    pub(crate) pipe: bool,
 }
 
 impl TransportOptions {
@@ -126,7 +126,7 @@ pub(crate) fn spelling<A: Agent>(id: &str) -> String {
 const OPERANDS: &str = "operands";
 
 /// Checks the name of an agent, which is also a directory name and a word in shell scripts.
-fn name(name: &str) -> Result<String, String> {
+pub(crate) fn name(name: &str) -> Result<String, String> {
     if pmns::is_name(name) && !name.contains('.') {
         Ok(name.to_owned())
     } else {

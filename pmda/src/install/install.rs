@@ -16,6 +16,7 @@ use super::remove::take_out;
 use super::report::{self, Outcome, Stop, part, said, say, tell};
 use super::site::{Site, file_names, remove};
 use super::{check, directory, domains, names};
+use crate::transport::{Address, inet_port};
 
 /// What Install does.
 struct Plan<'s> {
@@ -72,6 +73,9 @@ pub(crate) fn install(site: &Site, options: &Install) -> Outcome<()> {
     let (transport, own, line) = (Transport::Pipe, kept, String::new());
     let mut plan = Plan { site, options, about, here, again, last, domain, others, transport, own, line };
     plan.transport = plan.choose_transport()?;
+    if let Transport::Socket(address) = &plan.transport {
+        options::address(address).map_err(Stop)?;
+    }
     plan.own = plan.choose_own_options()?;
     plan.line = plan.new_line()?;
     let fresh = plan.write()?;
@@ -227,9 +231,6 @@ impl Plan<'_> {
                 let change = "-p changes that, or --pipe of cargo pmda install.";
                 tell(format!("As after the last Install, pmcd talks to {name} {how}. {change}"));
             }
-            if let Transport::Unix(path) = &transport {
-                options::socket(path).map_err(Stop)?;
-            }
             return Ok(transport);
         }
         if self.has_object() {
@@ -246,7 +247,7 @@ impl Plan<'_> {
 
     fn ask_for_socket(&self, last: Option<&Transport>) -> Outcome<Transport> {
         let (name, echo) = (&self.site.name, self.options.here.echo);
-        let socket = last.and_then(Transport::socket);
+        let socket = if let Some(Transport::Socket(address)) = last { Some(address) } else { None };
         let about = "pipe: the usual choice. socket: the agent waits for pmcd at a port or a path.";
         let words = if socket.is_some() { ["socket", "pipe"] } else { ["pipe", "socket"] };
         let prompt = format!("Shall pmcd talk to {name} over a pipe or a socket?");
@@ -255,26 +256,31 @@ impl Plan<'_> {
         }
         let about = "Internet: a port of IPv4. IPv6: a port of IPv6. Unix: a path of this host.";
         let words = match socket {
-            Some(("unix", _)) => ["Unix", "Internet", "IPv6"],
-            Some(("ipv6", _)) => ["IPv6", "Internet", "Unix"],
+            Some(Address::Unix(_)) => ["Unix", "Internet", "IPv6"],
+            Some(Address::Ipv6(_)) => ["IPv6", "Internet", "Unix"],
             _ => ["Internet", "IPv6", "Unix"],
         };
         let kind = ask_word(echo, "An Internet, an IPv6 or a Unix socket?", &words, about)?;
-        let known = |word: &str| socket.filter(|(kind, _)| *kind == word).map(|(_, address)| address.to_owned());
+        let checked = |address: Address| options::address(&address).map(|()| Transport::Socket(address));
         if kind == "Unix" {
+            let default = if let Some(Address::Unix(path)) = socket { &path.to_string_lossy() } else { "" };
             let example = self.site.config.run_dir().join(format!("{name}.socket"));
             let about = format!("An absolute path for the socket, such as {}.", example.display());
-            let path = |path: &str| match path {
+            return ask(echo, "Its path?", default, &about, |path| match path {
                 "" => Err("a socket needs a path.".to_owned()),
-                path => options::socket(path),
-            };
-            return Ok(Transport::Unix(ask(echo, "Its path?", &known("unix").unwrap_or_default(), &about, path)?));
+                path => checked(Address::Unix(path.into())),
+            });
         }
         let about = "A number from 1 to 65535, or the name of a service of getent(1).";
-        let earlier = known(if kind == "IPv6" { "ipv6" } else { "inet" });
-        let default = earlier.unwrap_or_else(|| (4000 + self.domain).to_string());
-        let port = ask(echo, "Port or service?", &default, about, options::port)?;
-        Ok(if kind == "IPv6" { Transport::Ipv6(port) } else { Transport::Inet(port) })
+        let default = match socket {
+            Some(Address::Inet(port)) if kind == "Internet" => *port,
+            Some(Address::Ipv6(port)) if kind == "IPv6" => *port,
+            _ => 4000 + self.domain,
+        };
+        ask(echo, "Port or service?", &default.to_string(), about, |port| {
+            let port = inet_port(port).map_err(|e| format!("{e}."))?;
+            checked(if kind == "IPv6" { Address::Ipv6(port) } else { Address::Inet(port) })
+        })
     }
 
     /// Returns the agent's own options.
@@ -341,9 +347,14 @@ impl Plan<'_> {
         self.own.iter().for_each(|word| args.push_str(&format!(" {word}")));
         let how = match &self.transport {
             Transport::Dso => format!("dso\t{}\t{place}/pmda_{name}.so", about.entry),
-            Transport::Inet(port) => format!("socket\tinet {port}\t{command} {} {port} {args}", about.spelling.inet),
-            Transport::Ipv6(port) => format!("socket\tipv6 {port}\t{command} {} {port} {args}", about.spelling.ipv6),
-            Transport::Unix(path) => format!("socket\tunix {path}\t{command} {} {path} {args}", about.spelling.unix),
+            Transport::Socket(address) => {
+                let (kind, at, option) = match address {
+                    Address::Inet(port) => ("inet", port.to_string(), &about.spelling.inet),
+                    Address::Ipv6(port) => ("ipv6", port.to_string(), &about.spelling.ipv6),
+                    Address::Unix(path) => ("unix", path.display().to_string(), &about.spelling.unix),
+                };
+                format!("socket\t{kind} {at}\t{command} {option} {at} {args}")
+            }
             Transport::Pipe if about.not_ready => format!("pipe\tbinary notready\t{command} {args} --notready"),
             Transport::Pipe => format!("pipe\tbinary\t{command} {args}"),
         };

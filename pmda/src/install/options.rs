@@ -1,7 +1,7 @@
 //! Options of Install and Remove, and the checks of addresses, domains and words.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -9,23 +9,26 @@ use clap::{ArgAction, Args, Parser};
 
 use super::pmcd_conf::Transport;
 use super::report::{part, say};
-use crate::transport::inet_port;
+use crate::options::{TransportOptions, name};
+use crate::transport::Address;
 
 /// Options of Install.
-#[derive(Parser, Clone, Debug, Default)]
+#[derive(Parser, Debug)]
 #[command(override_help = include_str!("install.txt"), disable_help_flag = true, args_override_self = true)]
 pub(crate) struct Install {
     #[command(flatten)]
     pub(crate) here: Here,
     #[command(flatten)]
-    how: How,
+    address: TransportOptions,
+    #[arg(short = 'D', long, conflicts_with = "TransportOptions")]
+    dso: bool,
     /// Whether the transport of the last Install is kept. The first one uses a pipe.
     #[arg(short)]
     pub(crate) keep: bool,
     /// Name and version of the agent in a package of several agents, whose installed directories have no configuration.
     #[arg(long)]
     pub(crate) package: Option<String>,
-    #[arg(short, long, value_parser = domain)]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=510))]
     pub(crate) domain: Option<u16>,
     #[arg(short, long)]
     pub(crate) replace: bool,
@@ -40,7 +43,7 @@ pub(crate) struct Install {
 }
 
 /// Options of Remove.
-#[derive(Parser, Clone, Debug, Default)]
+#[derive(Parser, Debug)]
 #[command(override_help = include_str!("remove.txt"), disable_help_flag = true, args_override_self = true)]
 pub(crate) struct Remove {
     #[command(flatten)]
@@ -48,7 +51,7 @@ pub(crate) struct Remove {
 }
 
 /// Options of both.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct Here {
     /// Directory of the agent; `None` if the program writes it.
     #[arg(long)]
@@ -71,21 +74,6 @@ pub(crate) struct Here {
     help: Option<bool>,
 }
 
-#[derive(Args, Clone, Debug, Default)]
-#[group(multiple = false)]
-struct How {
-    #[arg(short, long)]
-    pipe: bool,
-    #[arg(short = 'D', long)]
-    dso: bool,
-    #[arg(short, value_name = "PORT", value_parser = port)]
-    inet: Option<String>,
-    #[arg(short = '6', value_name = "PORT", value_parser = port)]
-    v6: Option<String>,
-    #[arg(short, value_name = "PATH", value_parser = socket)]
-    unix: Option<String>,
-}
-
 impl Install {
     /// Parses the words after `--install`.
     ///
@@ -97,9 +85,8 @@ impl Install {
 
     /// Returns how pmcd is to talk to the agent.
     pub(crate) fn transport(&self) -> Option<Transport> {
-        let How { pipe, dso, inet, v6, unix } = self.how.clone();
-        let chosen = pipe.then_some(Transport::Pipe).or(dso.then_some(Transport::Dso));
-        chosen.or(inet.map(Transport::Inet)).or(v6.map(Transport::Ipv6)).or(unix.map(Transport::Unix))
+        let (dso, pipe) = (self.dso.then_some(Transport::Dso), self.address.pipe.then_some(Transport::Pipe));
+        self.address.address().map(Transport::Socket).or(dso).or(pipe)
     }
 }
 
@@ -131,23 +118,6 @@ pub(crate) fn parse<T: Parser>(mut words: Vec<OsString>) -> Result<(T, Option<Ve
     Ok((parsed, own))
 }
 
-/// Checks the name of an agent.
-pub(crate) fn name(name: &str) -> Result<String, String> {
-    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if is_name {
-        return Ok(name.to_owned());
-    }
-    Err(format!("{name} cannot be the name of an agent: letters, digits and _ only, a letter first."))
-}
-
-/// Checks that there is such a port or service.
-pub(crate) fn port(port: &str) -> Result<String, String> {
-    let is_number = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-    let is_port = if is_number { port.parse::<u16>().is_ok_and(|port| port > 0) } else { inet_port(port).is_ok() };
-    if is_port { Ok(port.to_owned()) } else { Err(format!("{port}: there is no such port or service.")) }
-}
-
 /// Refuses a word that pmcd's configuration, or a shell, would not take as it is.
 pub(crate) fn fit(word: &str) -> Result<(), String> {
     let is_bad = |c: char| c.is_whitespace() || c.is_control() || "\"'#$`\\;&|<>()".contains(c);
@@ -157,28 +127,22 @@ pub(crate) fn fit(word: &str) -> Result<(), String> {
     Err(format!("argument '{word}': a line of pmcd's configuration can have no empty words, spaces, quotes, $ or #."))
 }
 
-/// Checks that pmcd can find a socket by this path, in whatever directory it runs.
-pub(crate) fn socket(path: &str) -> Result<String, String> {
-    fit(path)?;
-    match Path::new(path).parent() {
-        Some(dir) if path.starts_with('/') => match dir.metadata() {
-            // pmcd's start makes its own directory.
-            Ok(found) if found.is_dir() => Ok(path.to_owned()),
-            _ if dir == pmapi::Config::load().run_dir() => Ok(path.to_owned()),
-            _ => Err(format!(
-                "{path}: there is no directory {}, in which the agent could make the socket.",
-                dir.display()
-            )),
-        },
-        _ => Err(format!("{path}: the path of a socket begins with /.")),
+/// Checks that the agent can wait for pmcd at an address, and that pmcd finds it there.
+pub(crate) fn address(address: &Address) -> Result<(), String> {
+    let Address::Unix(path) = address else {
+        let is_none = matches!(address, Address::Inet(0) | Address::Ipv6(0));
+        return if is_none { Err("port 0: there is no such port.".to_owned()) } else { Ok(()) };
+    };
+    let shown = path.display();
+    fit(&path.to_string_lossy())?;
+    match path.parent() {
+        // pmcd's start makes its own directory.
+        Some(dir) if path.is_absolute() && (dir.is_dir() || dir == pmapi::Config::load().run_dir()) => Ok(()),
+        Some(dir) if path.is_absolute() => {
+            Err(format!("{shown}: there is no directory {}, in which the agent could make the socket.", dir.display()))
+        }
+        _ => Err(format!("{shown}: the path of a socket begins with /.")),
     }
-}
-
-/// Checks that an agent may have a domain.
-pub(crate) fn domain(text: &str) -> Result<u16, String> {
-    let is_number = (1..=3).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    let number = text.parse().ok().filter(|n| is_number && (1..=510).contains(n));
-    number.ok_or_else(|| format!("domain {text}: a domain is a number from 1 to 510."))
 }
 
 #[cfg(test)]
@@ -194,7 +158,7 @@ mod tests {
         let (options, own) = parsed::<Install>("-rQd 300 --name=other -u/run/s -- -D x").unwrap();
         assert!(options.replace && options.here.no_check && !options.keep);
         assert_eq!((options.domain, options.here.name.as_deref()), (Some(300), Some("other")));
-        assert_eq!(options.transport(), Some(Transport::Unix("/run/s".into())));
+        assert_eq!(options.transport(), Some(Transport::Socket(Address::Unix("/run/s".into()))));
         assert_eq!(own, Some(vec!["-D".to_owned(), "x".to_owned()]));
         let (options, own) = parsed::<Install>("-k --domain 7 --name a --name b -R /").unwrap();
         assert_eq!((options.here.name.as_deref(), options.transport(), own), (Some("b"), None, None));
@@ -203,8 +167,19 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused() {
-        let lines =
-            ["-x", "--nonsense", "-i", "-p stray", "-p -D", "-p -u /run/s", "-i 0", "--domain", "-d 511", "--name 1st"];
+        let lines = [
+            "-x",
+            "--nonsense",
+            "-i",
+            "-p stray",
+            "-p -D",
+            "-p -u /run/s",
+            "-i x",
+            "--domain",
+            "-d 511",
+            "-d 0",
+            "--name 1st",
+        ];
         for line in lines {
             assert!(parsed::<Install>(line).is_err(), "{line}");
         }
@@ -212,10 +187,9 @@ mod tests {
         for word in ["", "a b", "it's", "$x", "a;b", "a\u{7f}"] {
             assert!(fit(word).is_err() && parse::<Install>(vec!["--".into(), word.into()]).is_err(), "{word}");
         }
-        assert!(domain("0001").is_err() && domain("").is_err() && domain("510") == Ok(510));
         for path in ["s", "/nonexistent/s", "/run/a b", "/"] {
-            assert!(socket(path).is_err(), "{path}");
+            assert!(address(&Address::Unix(path.into())).is_err(), "{path}");
         }
-        assert!(socket("/tmp/s").is_ok());
+        assert!(address(&Address::Unix("/tmp/s".into())).is_ok() && address(&Address::Inet(0)).is_err());
     }
 }

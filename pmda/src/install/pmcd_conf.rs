@@ -5,34 +5,24 @@ use std::path::Path;
 
 use pcp_base::file;
 
+use crate::transport::{Address, inet_port};
+
 /// How pmcd talks to an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
     Pipe,
     /// pmcd loads the agent.
     Dso,
-    Inet(String),
-    Ipv6(String),
-    Unix(String),
+    Socket(Address),
 }
 
 impl Transport {
-    /// Returns the word of `pmcd.conf` for the kind of a socket, and the address; `None` without a socket.
-    pub(crate) fn socket(&self) -> Option<(&'static str, &str)> {
-        match self {
-            Transport::Pipe | Transport::Dso => None,
-            Transport::Inet(port) => Some(("inet", port)),
-            Transport::Ipv6(port) => Some(("ipv6", port)),
-            Transport::Unix(path) => Some(("unix", path)),
-        }
-    }
-
     /// Describes the connection in a message.
     pub(crate) fn describe(&self) -> String {
-        match (self, self.socket()) {
-            (Transport::Dso, _) => "as a shared object".to_owned(),
-            (_, Some((kind, address))) => format!("over the socket {kind} {address}"),
-            _ => "over a pipe".to_owned(),
+        match self {
+            Transport::Pipe => "over a pipe".to_owned(),
+            Transport::Dso => "as a shared object".to_owned(),
+            Transport::Socket(address) => format!("over the {address}"),
         }
     }
 }
@@ -70,13 +60,13 @@ impl AgentLine {
     /// Returns how pmcd talks to the agent; `None` if the line is not one that Install writes.
     pub(crate) fn transport(&self) -> Option<Transport> {
         let word = |n: usize| self.words.get(n).map(String::as_str);
-        let address = || word(4).map(str::to_owned);
+        let port = || inet_port(word(4)?).ok();
         Some(match (word(2)?, word(3)) {
             ("pipe", _) => Transport::Pipe,
             ("dso", _) => Transport::Dso,
-            ("socket", Some("inet")) => Transport::Inet(address()?),
-            ("socket", Some("ipv6")) => Transport::Ipv6(address()?),
-            ("socket", Some("unix")) => Transport::Unix(address()?),
+            ("socket", Some("inet")) => Transport::Socket(Address::Inet(port()?)),
+            ("socket", Some("ipv6")) => Transport::Socket(Address::Ipv6(port()?)),
+            ("socket", Some("unix")) => Transport::Socket(Address::Unix(word(4)?.into())),
             _ => return None,
         })
     }
@@ -201,7 +191,7 @@ mod tests {
     fn a_line_says_how_pmcd_talks_to_the_agent() {
         let conf = PmcdConf::parse(TEXT.as_bytes());
         let simple = conf.agent("simple").unwrap();
-        assert_eq!(simple.transport(), Some(Transport::Unix("/run/s".into())));
+        assert_eq!(simple.transport(), Some(Transport::Socket(Address::Unix("/run/s".into()))));
         assert_eq!(simple.arguments("pmdasimple"), ["-d", "253", "-D", "x"]);
         assert!(simple.arguments("pmdaother").is_empty());
         assert_eq!(conf.agent("linux").unwrap().transport(), Some(Transport::Pipe));
