@@ -58,14 +58,14 @@ impl Agent for Mine {
 
     fn labels(&self, of: LabelSubject) -> Result<Option<LabelSet>> {
         let changed = self.changed && of == LabelSubject::Item(Item::new(0, 0));
-        Ok(if changed { Some(LabelSet::of(json!({"changed": true}))?) } else { None })
+        Ok(if changed { Some(LabelSet::from_serialize(json!({"changed": true}))?) } else { None })
     }
 
     fn instance_labels(&self, _: Serial, inst: Inst) -> Result<LabelSet> {
         if self.bare || inst.word() != 3 {
             return Ok(LabelSet::new());
         }
-        Ok(LabelSet::of(r#"{"n":3,"name":"one \"instance\""}"#)?)
+        Ok(LabelSet::from_serialize(r#"{"n":3,"name":"one \"instance\""}"#)?)
     }
 }
 

@@ -69,7 +69,7 @@ impl Agent for Spool {
 
     fn instance_labels(&self, _: Serial, inst: Inst) -> Result<LabelSet> {
         let kind = self.files.instance(inst).and_then(|file| Path::new(file.name).extension()?.to_str());
-        kind.map_or(Ok(LabelSet::new()), |kind| Ok(LabelSet::of(json!({"kind": kind}))?))
+        kind.map_or(Ok(LabelSet::new()), |kind| Ok(LabelSet::from_serialize(json!({"kind": kind}))?))
     }
 
     fn is_ready(&self) -> bool {
@@ -77,7 +77,7 @@ impl Agent for Spool {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        set.first(&self.scan);
+        set.first_snapshot(&self.scan);
     }
 }
 

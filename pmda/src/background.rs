@@ -59,7 +59,7 @@ use crate::log::catch;
 /// }
 ///
 /// fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-///     set.first(&self.source);
+///     set.first_snapshot(&self.source);
 /// }
 /// # }
 /// ```
@@ -186,7 +186,7 @@ impl<T: Send + Sync + 'static> Background<T> {
 
     /// Requests another read as soon as the current one has ended. Does not wait for it. The other end of a
     /// [channel](Background::channel) gets the request by [`Publisher::wait`].
-    pub fn ask(&self) {
+    pub fn request_snapshot(&self) {
         self.started().lock().asked = true;
         self.shared.changed.notify_all();
     }
@@ -259,7 +259,7 @@ impl<T> Publisher<T> {
         self.0.publish(Err(error.into()));
     }
 
-    /// Waits for the agent's next [request](Background::ask), at most until a time. Returns false if the agent has dropped
+    /// Waits for the agent's next [request](Background::request_snapshot), at most until a time. Returns false if the agent has dropped
     /// the source. So a thread sleeps while its data are not needed.
     ///
     /// ```
@@ -271,7 +271,7 @@ impl<T> Publisher<T> {
     ///         publisher.publish(0.5);
     ///     }
     /// });
-    /// load.ask();
+    /// load.request_snapshot();
     /// let until = Instant::now() + Duration::from_secs(60);
     /// assert_eq!(load.wait(until, Result::is_ok).map(|load| *load), Ok(0.5));
     /// drop(load);
@@ -437,11 +437,11 @@ mod tests {
         assert!(source.is_ready() && source.age().is_some());
         feed.send(Err(Error::NOAGENT)).unwrap();
         // Without this request, the next read would be an hour later.
-        source.ask();
+        source.request_snapshot();
         wait(&source, Err(Error::NOAGENT));
         assert!(source.age().is_some());
         feed.send(Ok(8)).unwrap();
-        source.ask();
+        source.request_snapshot();
         wait(&source, Ok(8));
     }
 
@@ -466,7 +466,7 @@ mod tests {
         });
         let source = source.unwrap();
         wait(&source, Err(Error::GENERIC));
-        source.ask();
+        source.request_snapshot();
         wait(&source, Ok(2));
     }
 
@@ -533,7 +533,7 @@ mod tests {
         feed.send(Ok(7)).unwrap();
         assert_eq!(waits(&source, Ok(7), LONG), Ok(7));
         feed.send(Err(Error::NOAGENT)).unwrap();
-        source.ask();
+        source.request_snapshot();
         assert_eq!(waits(&source, Err(Error::NOAGENT), LONG), Err(Error::NOAGENT));
 
         // Nothing is waited for that cannot come.
@@ -554,7 +554,7 @@ mod tests {
             }
         });
         for n in 1..5 {
-            source.ask();
+            source.request_snapshot();
             wait(&source, Ok(n));
         }
         drop(source);
@@ -563,7 +563,7 @@ mod tests {
         let (publisher, source) = Background::<u32>::channel().unwrap();
         assert!(publisher.wait(Instant::now()), "the time is over");
         // A request that comes before the wait is not lost.
-        source.ask();
+        source.request_snapshot();
         assert!(publisher.wait(Instant::now() + LONG));
     }
 

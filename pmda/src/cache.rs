@@ -36,7 +36,7 @@ use file::{Head, MAX};
 /// | `pmdaCachePurge`, `pmdaCachePurgeCallback` | [`Cache::purge`]: values are dropped |
 /// | `PMDA_CACHE_WALK_REWIND` and `_WALK_NEXT` | [`Cache::active`], and of all instances [`Cache::all`] |
 /// | `PMDA_CACHE_SIZE`, `_SIZE_ACTIVE`, `_SIZE_INACTIVE` | [`Cache::len`], [`Cache::active_len`], their difference |
-/// | `PMDA_CACHE_REUSE`, `pmdaCacheResize` | [`Cache::reuse`], [`Cache::resize`] |
+/// | `PMDA_CACHE_REUSE`, `pmdaCacheResize` | [`Cache::reuse_numbers`], [`Cache::resize`] |
 /// | `PMDA_CACHE_LOAD` | [`Cache::persistent`], [`Cache::load`] |
 /// | `PMDA_CACHE_SAVE`, `_SYNC`, `_WRITE` | [`Cache::save`], [`Cache::sync`], [`Cache::write`] |
 /// | `PMDA_CACHE_STRINGS` | [`Cache::whole_names`] |
@@ -179,7 +179,7 @@ impl<T> Cache<T> {
     }
 
     /// Gives new instances the lowest free number, instead of the one after the last (`PMDA_CACHE_REUSE`).
-    pub fn reuse(&mut self) {
+    pub fn reuse_numbers(&mut self) {
         self.touched |= !self.head.reuse;
         self.head.reuse = true;
     }

@@ -52,7 +52,7 @@ impl<'a> PollSet<'a> {
     /// Waits for the first snapshot of a source, so that pmcd is notified at once when
     /// [`Agent::is_ready`](crate::Agent::is_ready) becomes true. This does not call
     /// [`Agent::wake`](crate::Agent::wake).
-    pub fn first<T: Send + Sync + 'static>(&mut self, source: &'a Background<T>) {
+    pub fn first_snapshot<T: Send + Sync + 'static>(&mut self, source: &'a Background<T>) {
         if !source.is_ready() {
             self.add(source, PollFlags::POLLIN, None);
         }

@@ -455,7 +455,7 @@ mod tests {
                 set.at(*time);
             }
             if let Some(source) = &self.source {
-                set.first(source);
+                set.first_snapshot(source);
             }
         }
 

@@ -87,7 +87,7 @@ impl Agent for Operand {
     }
 
     fn instance_labels(&self, _: Serial, inst: Inst) -> Result<LabelSet> {
-        LabelSet::of(json!({"letter": self.list.name(inst)})).map_err(|_| Error::GENERIC)
+        LabelSet::from_serialize(json!({"letter": self.list.name(inst)})).map_err(|_| Error::GENERIC)
     }
 
     fn catalogs(&self) -> impl IntoIterator<Item = &dyn Catalog> {

@@ -280,7 +280,7 @@ impl Sampled {
         orders.until = orders.until.max(now + time);
         drop(orders);
         if had_stopped {
-            self.source.ask();
+            self.source.request_snapshot();
         }
         had_stopped
     }
@@ -323,7 +323,7 @@ impl Sampled {
     /// Changes what the sampler is to do.
     fn order(&self, order: impl FnOnce(&mut Orders)) {
         order(&mut lock(&self.orders));
-        self.source.ask();
+        self.source.request_snapshot();
     }
 }
 
@@ -432,7 +432,7 @@ impl Sampled {
 
     /// Adds the file descriptor that becomes readable when [`Sampled::is_ready`] becomes true.
     pub(crate) fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        set.first(&self.source);
+        set.first_snapshot(&self.source);
     }
 
     /// Returns the time between samples.

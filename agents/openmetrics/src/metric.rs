@@ -161,14 +161,14 @@ pub(crate) fn label_set<'a>(
     }
     let all: Map<String, Json> = pairs.clone().map(|(name, value)| (name.to_owned(), value.into())).collect();
     // A set that grew by one label after the other would take a time that grows with the square of their number.
-    Some(LabelSet::of(&all).unwrap_or_else(|_| valid_labels(pairs)))
+    Some(LabelSet::from_serialize(&all).unwrap_or_else(|_| valid_labels(pairs)))
 }
 
 /// Creates a set of the labels that PCP allows, as many as fit.
 fn valid_labels<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> LabelSet {
     let (mut valid, mut length) = (Map::new(), 2);
     for (name, value) in pairs {
-        let Ok(one) = LabelSet::of(json!({ name: value })) else { continue };
+        let Ok(one) = LabelSet::from_serialize(json!({ name: value })) else { continue };
         // Its text without a brace, and a comma.
         let more = one.json().len() - 1;
         if length + more <= LabelSet::MAX_JSON && valid.len() < LabelSet::MAX_LABELS {
@@ -176,7 +176,7 @@ fn valid_labels<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> LabelSet
             valid.insert(name.to_owned(), value.into());
         }
     }
-    LabelSet::of(valid).unwrap_or_default()
+    LabelSet::from_serialize(valid).unwrap_or_default()
 }
 
 /// Lines of a document that could not be read.

@@ -48,7 +48,7 @@ fn write(base: &Path) {
         }
         writer.text(Subject::InDom(indom()), TextKind::OneLine, b"Disks").unwrap();
         writer.instances(time, indom(), &[(Inst::new(3), b"sda"), (Inst::new(8), b"sdb")]).unwrap();
-        let labels = LabelSet::one("disk", "all").unwrap();
+        let labels = LabelSet::single("disk", "all").unwrap();
         writer.labels(time, (LabelLevel::Item, pmid(60, 5).word()), &[(None, &labels)]).unwrap();
         values.begin();
         let text = second.to_string();
@@ -220,7 +220,7 @@ fn archives_with_any_names_and_instances() {
         writer.metric(&(*desc).into(), &[name.as_bytes()]).unwrap();
     }
     writer.instances(time, indom(), &[(Inst::new(3), b"sda"), (Inst::new(4), b"sdb")]).unwrap();
-    let labels = LabelSet::one("disk", "three").unwrap();
+    let labels = LabelSet::single("disk", "three").unwrap();
     writer.labels(time, (LabelLevel::Instances, indom().word()), &[(Some(Inst::new(3)), &labels)]).unwrap();
     let mut values = ResultWriter::new();
     values.begin();

@@ -66,6 +66,6 @@ impl Bins {
     }
 
     pub(crate) fn labels(inst: Inst) -> Result<LabelSet> {
-        Ok(LabelSet::of(json!({"bin": inst.word()}))?)
+        Ok(LabelSet::from_serialize(json!({"bin": inst.word()}))?)
     }
 }

@@ -36,7 +36,7 @@ impl Labels {
         if item != CHANGING {
             return Ok(None);
         }
-        Ok(Some(LabelSet::of(json!({"mood": self.mood}))?))
+        Ok(Some(LabelSet::from_serialize(json!({"mood": self.mood}))?))
     }
 
     /// Returns the changes that clients have not been notified of.

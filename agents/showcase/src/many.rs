@@ -53,7 +53,7 @@ impl Many {
 
     /// Adds or culls instances. A new instance gets the lowest free identifier, which is the one after the last.
     fn set_count(&mut self, count: u32) -> Result<(), CacheError> {
-        self.instances.reuse();
+        self.instances.reuse_numbers();
         for number in self.count()..count {
             self.instances.store(&format!("i-{number}"), number)?;
         }

@@ -85,7 +85,7 @@ impl Source {
             (FAILS, _) => return Err(Error::BADSTORE),
             _ => return Err(Error::PERMISSION),
         }
-        self.background.ask();
+        self.background.request_snapshot();
         Ok(())
     }
 }

@@ -116,7 +116,7 @@ impl Agent for Simple {
 
     fn instance_labels(&self, indom: Serial, inst: Inst) -> Result<LabelSet> {
         let unit = self.now.instance(inst).filter(|_| indom == TIME);
-        unit.map_or(Ok(LabelSet::new()), |unit| Ok(LabelSet::of(json!({"units": unit.name}))?))
+        unit.map_or(Ok(LabelSet::new()), |unit| Ok(LabelSet::from_serialize(json!({"units": unit.name}))?))
     }
 }
 

@@ -69,7 +69,7 @@ impl Agent for Script {
     }
 
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        set.first(&self.runs);
+        set.first_snapshot(&self.runs);
     }
 }
 

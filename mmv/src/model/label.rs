@@ -43,7 +43,7 @@ pub(crate) struct Label {
 
 impl Label {
     pub(crate) fn new(subject: Subject, flags: LabelFlags, name: &str, value: impl Serialize) -> Result<Label, Error> {
-        let set = LabelSet::one(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
+        let set = LabelSet::single(name, value).map_err(|source| Error::Label { name: name.to_owned(), source })?;
         if set.is_empty() {
             return Err(Error::Name {
                 what: "label",

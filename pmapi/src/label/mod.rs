@@ -129,7 +129,7 @@ impl LabelSet {
     ///
     /// Names consist of letters, digits and underscores. A label with another name is left out with its value, and the
     /// others stay, as libpcp does since 7.2 (earlier versions refuse the set, and names that do not begin with a
-    /// letter). [`LabelSet::of`] refuses such a set.
+    /// letter). [`LabelSet::from_serialize`] refuses such a set.
     ///
     /// # Errors
     /// [`LabelError`] for text that is not a JSON object, for duplicate names, for invalid names if no label is left, and
@@ -175,34 +175,34 @@ impl LabelSet {
     ///
     /// # Errors
     /// [`LabelError::Json`] for a value that cannot be serialized; errors of [`LabelSet::parse_strict`].
-    pub fn of(labels: impl serde::Serialize) -> Result<LabelSet, LabelError> {
+    pub fn from_serialize(labels: impl serde::Serialize) -> Result<LabelSet, LabelError> {
         json::from(labels, LabelFlags::empty())
     }
 
-    /// Creates a set of one label. Unlike [`LabelSet::of`], this keeps nested objects in the text, which is the form
+    /// Creates a set of one label. Unlike [`LabelSet::from_serialize`], this keeps nested objects in the text, which is the form
     /// that agents accept from files.
     ///
     /// # Errors
-    /// Errors of [`LabelSet::of`].
-    pub fn one(name: &str, value: impl serde::Serialize) -> Result<LabelSet, LabelError> {
+    /// Errors of [`LabelSet::from_serialize`].
+    pub fn single(name: &str, value: impl serde::Serialize) -> Result<LabelSet, LabelError> {
         json::check_name(name, false)?;
         let json = format!("{{\"{name}\":{}}}", serde_json::to_string(&value)?);
         Self::parse_strict(&escaped_json(&json), LabelFlags::empty())
     }
 
-    /// Adds labels, in a form that [`LabelSet::of`] accepts (pmdaAddLabels(3)). They replace labels of the same name.
+    /// Adds labels, in a form that [`LabelSet::from_serialize`] accepts (pmdaAddLabels(3)). They replace labels of the same name.
     ///
     /// # Errors
-    /// Errors of [`LabelSet::of`] and [`LabelSet::merge`].
+    /// Errors of [`LabelSet::from_serialize`] and [`LabelSet::merge`].
     pub fn add(&mut self, labels: impl serde::Serialize) -> Result<(), LabelError> {
-        self.merge(&Self::of(labels)?)
+        self.merge(&Self::from_serialize(labels)?)
     }
 
-    /// Adds notes, in a form that [`LabelSet::of`] accepts (pmdaAddNotes(3)). Notes are labels that do not identify
+    /// Adds notes, in a form that [`LabelSet::from_serialize`] accepts (pmdaAddNotes(3)). Notes are labels that do not identify
     /// the object that they annotate.
     ///
     /// # Errors
-    /// Errors of [`LabelSet::of`] and [`LabelSet::merge`].
+    /// Errors of [`LabelSet::from_serialize`] and [`LabelSet::merge`].
     pub fn add_notes(&mut self, labels: impl serde::Serialize) -> Result<(), LabelError> {
         self.merge(&json::from(labels, LabelFlags::OPTIONAL)?)
     }

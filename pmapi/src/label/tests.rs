@@ -106,7 +106,7 @@ fn labels_with_invalid_names_are_left_out() {
         // An author is told.
         let strict = LabelSet::parse_strict(text, LabelFlags::empty());
         assert_eq!(strict.is_ok(), right.len() == text.len() || text == "{}", "{text}: {strict:?}");
-        assert_eq!(LabelSet::of(text).is_ok(), strict.is_ok(), "{text}");
+        assert_eq!(LabelSet::from_serialize(text).is_ok(), strict.is_ok(), "{text}");
     }
     let long = format!("{{\"a\":1,\"{}\":1,\"b\":{{\"{}\":2}}}}", "n".repeat(255), "n".repeat(253));
     assert_eq!(parsed(&long).json(), r#"{"a":1,"b":{}}"#);
@@ -117,14 +117,14 @@ fn labels_with_invalid_names_are_left_out() {
 
 #[test]
 fn names_of_authors() {
-    let mut set = LabelSet::one("_a", 1).unwrap();
+    let mut set = LabelSet::single("_a", 1).unwrap();
     set.insert("1a", 2).unwrap();
     assert_eq!(set.json(), r#"{"1a":2,"_a":1}"#);
     for name in ["a-b", "", "a.b", "é", "a b", "a\"b"] {
         let error = set.insert(name, 1).unwrap_err();
         assert!(error.to_string().contains("must consist of letters, digits and underscores"), "{error}");
-        assert!(LabelSet::one(name, 1).is_err() && set.add(serde_json::json!({"x": 1, name: 2})).is_err(), "{name}");
-        assert!(LabelSet::one("a", serde_json::json!({name: 1})).is_err());
+        assert!(LabelSet::single(name, 1).is_err() && set.add(serde_json::json!({"x": 1, name: 2})).is_err(), "{name}");
+        assert!(LabelSet::single("a", serde_json::json!({name: 1})).is_err());
     }
     assert_eq!(set.len(), 2);
 }
@@ -136,7 +136,7 @@ fn values_and_texts() {
         size: u64,
         at: (u8, u8),
     }
-    let mut set = LabelSet::of(Disk { size: 7, at: (1, 2) }).unwrap();
+    let mut set = LabelSet::from_serialize(Disk { size: 7, at: (1, 2) }).unwrap();
     assert_eq!(set.json(), r#"{"size":7,"at":[1,2]}"#);
     set.add(r#"{"a\u0062": "text"}"#).unwrap_err();
     set.add(r#" {"ab": "text"} "#).unwrap();
@@ -144,9 +144,9 @@ fn values_and_texts() {
     let flags: Vec<_> = set.labels().map(|l| (l.name, l.value, l.flags.bits())).collect();
     let expected = [("ab", "\"text\"", 0), ("at", "[1,2]", 0), ("note.of", "null", 192), ("size", "7", 0)];
     assert_eq!(flags, expected);
-    assert_eq!(LabelSet::of("").unwrap(), LabelSet::new());
-    assert!(matches!(LabelSet::of(7), Err(LabelError::NotAnObject)));
-    assert!(matches!(LabelSet::of(["a"]), Err(LabelError::NotAnObject)));
+    assert_eq!(LabelSet::from_serialize("").unwrap(), LabelSet::new());
+    assert!(matches!(LabelSet::from_serialize(7), Err(LabelError::NotAnObject)));
+    assert!(matches!(LabelSet::from_serialize(["a"]), Err(LabelError::NotAnObject)));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn levels_of_a_metric() {
 fn values_steer_no_terminal() {
     let text = "\x1b[2J\u{9b}\u{202e}é\u{e0041}";
     let expected = r#"{"a":"\u001b[2J\u009b\u202eé\udb40\udc41"}"#;
-    let mut set = LabelSet::one("a", text).unwrap();
+    let mut set = LabelSet::single("a", text).unwrap();
     assert_eq!(set.json(), expected);
     set.insert("a", text).unwrap();
     assert_eq!(set.json(), expected);

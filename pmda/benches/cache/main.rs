@@ -117,7 +117,7 @@ fn run_ours(var: &Path, times: &mut Times) -> Vec<String> {
         (0..FEW / 10).for_each(|i| _ = black_box(keyed.keyed(&key(i))));
     });
     let mut lowest = Cache::new(indom(7), &config);
-    lowest.reuse();
+    lowest.reuse_numbers();
     time("store, lowest free number", FEW, &mut || {
         names[..FEW].iter().for_each(|name| _ = lowest.store(name, ()));
     });

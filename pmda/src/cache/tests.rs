@@ -101,7 +101,7 @@ fn hidden_instances_keep_number_and_value() {
     assert_eq!(cache.instance(a), None);
     // Without `reuse`, a culled number is not used again.
     assert_eq!(cache.store("a", 4), Ok(Inst::new(2)));
-    cache.reuse();
+    cache.reuse_numbers();
     assert_eq!(cache.store("c", 5), Ok(a));
     assert!(cache.active().map(|(_, name, _)| name).eq(["c", "b", "a"]));
 }
@@ -321,7 +321,7 @@ proptest! {
                     model.clear();
                     cache.cull_all();
                 }
-                Step::Reuse => cache.reuse(),
+                Step::Reuse => cache.reuse_numbers(),
             }
             prop_assert_eq!((cache.len(), cache.active_len()), (model.len(), model.values().filter(|v| v.1).count()));
         }

@@ -300,7 +300,7 @@ mod tests {
 
         fn instance_labels(&self, _: Serial, _: Inst) -> Result<LabelSet> {
             self.labels.set(self.labels.get() + 1);
-            LabelSet::of(json!({"text": "x".repeat(1_000)})).map_err(|_| Error::GENERIC)
+            LabelSet::from_serialize(json!({"text": "x".repeat(1_000)})).map_err(|_| Error::GENERIC)
         }
     }
 

@@ -73,7 +73,7 @@ impl Agent for Waiting {
         match item {
             SLOW => {
                 let value = self.source.latest().map(|value| *value);
-                self.source.ask();
+                self.source.request_snapshot();
                 out.put(value?)
             }
             LINES => out.put(self.lines),
@@ -90,7 +90,7 @@ impl Agent for Waiting {
         set.readable(LISTENER, &self.listener);
         self.peers.iter().enumerate().for_each(|(n, peer)| set.readable(n, peer.get_ref()));
         set.at(self.next);
-        set.first(&self.source);
+        set.first_snapshot(&self.source);
     }
 
     fn wake(&mut self, wake: Wake) {

@@ -175,7 +175,7 @@ impl Agent for Zoo {
             (HERD, Atom::U32(n)) => return self.herd(n),
             (GUEST, Atom::U32(_)) => {}
             (GUEST_LABELS, Atom::String(text)) => {
-                let labels = LabelSet::of(String::from_utf8_lossy(text))?;
+                let labels = LabelSet::from_serialize(String::from_utf8_lossy(text))?;
                 self.dynamic.set_labels(GUEST, labels).ok_or(Error::PMID)?;
             }
             (STORED, Atom::String(text)) => self.stored = String::from_utf8_lossy(text).into_owned(),

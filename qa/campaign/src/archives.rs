@@ -92,7 +92,7 @@ fn original(dir: &Path, version: Version) -> Outcome<Files> {
             (nth / 6..nth / 6 + 20).map(|inst| (inst, format!("instance {inst}"))).collect();
         let list: Vec<_> = names.iter().map(|(inst, name)| (Inst::new(*inst), name.as_bytes())).collect();
         writer.instances(time, indom, &list)?;
-        writer.labels(time, (LabelLevel::Item, id(1)?.word()), &[(None, &LabelSet::one("nth", nth / 8)?)])?;
+        writer.labels(time, (LabelLevel::Item, id(1)?.word()), &[(None, &LabelSet::single("nth", nth / 8)?)])?;
         if nth % 10 == 9 {
             writer.mark(time)?;
             continue;

@@ -161,7 +161,7 @@ fn put(
         time = time.max(mark);
     }
     *latest = time;
-    let hostname = LabelSet::one("hostname", String::from_utf8_lossy(&writer.label().host)).unwrap_or_default();
+    let hostname = LabelSet::single("hostname", String::from_utf8_lossy(&writer.label().host)).unwrap_or_default();
     let context = (LabelLevel::Context, 0);
     let written = writer.labels(time, context, &[(None, &hostname)]);
     refusals.check(Refused::Labels(context.0, context.1), written)?;

@@ -238,7 +238,7 @@ impl Reader<'_> {
         let wanted = "a table of strings, numbers and truth values";
         let labels = self.value(entry, wanted, |value| json(value).filter(Json::is_object));
         let Some(labels) = labels else { return LabelSet::new() };
-        LabelSet::of(labels).unwrap_or_else(|e| {
+        LabelSet::from_serialize(labels).unwrap_or_else(|e| {
             self.problem(entry.value.span().start, &e.to_string());
             LabelSet::new()
         })

@@ -118,7 +118,7 @@ fn write(base: &Path, version: Version, steps: &[Step]) -> Content {
                 writer.instances(at(second), indom(), &list).unwrap();
             }
             Step::Labels(value) => {
-                let set = LabelSet::one("a", *value).unwrap();
+                let set = LabelSet::single("a", *value).unwrap();
                 writer.labels(at(second), (LabelLevel::Domain, 253), &[(None, &set)]).unwrap();
                 content.labels = Some(set.json().to_owned());
             }

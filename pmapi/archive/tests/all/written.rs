@@ -227,11 +227,11 @@ fn write(writer: &mut Writer, seconds: std::ops::Range<i64>) {
         let names: Vec<String> = instances.iter().map(|inst| format!("name{inst} of it")).collect();
         let list: Vec<_> = instances.iter().zip(&names).map(|(i, name)| (Inst::new(*i), name.as_bytes())).collect();
         writer.instances(at(second), indom, &list).unwrap();
-        let labels = LabelSet::one("fifth", second / 5).unwrap();
+        let labels = LabelSet::single("fifth", second / 5).unwrap();
         writer.labels(at(second), (LabelLevel::InDom, indom.word()), &[(None, &labels)]).unwrap();
         let of = list.iter().map(|(inst, _)| (Some(*inst), &labels)).collect::<Vec<_>>();
         writer.labels(at(second), (LabelLevel::Instances, indom.word()), &of).unwrap();
-        let host = LabelSet::one("hostname", "host").unwrap();
+        let host = LabelSet::single("hostname", "host").unwrap();
         writer.labels(at(second), (LabelLevel::Context, 0), &[(None, &host)]).unwrap();
         values.begin();
         for (item, (_, ty, has_indom)) in METRICS.iter().enumerate() {

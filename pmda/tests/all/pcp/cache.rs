@@ -95,7 +95,7 @@ fn step(cache: &mut Cache<()>, line: &str, out: &mut String) {
         }
         "purge" => writeln!(out, "{}", cache.purge(Duration::from_secs(rest.parse().unwrap()))).unwrap(),
         "inactive" => cache.hide_all(),
-        "reuse" => cache.reuse(),
+        "reuse" => cache.reuse_numbers(),
         "load" => cache.load().unwrap(),
         "save" => cache.save().unwrap(),
         "sync" => cache.sync().unwrap(),

@@ -86,7 +86,7 @@ impl Agent for Template {
 
     /// Wakes the agent when the first snapshot has arrived, so that pmcd is notified that the agent is ready.
     fn sources<'a>(&'a self, set: &mut PollSet<'a>) {
-        set.first(&self.usage);
+        set.first_snapshot(&self.usage);
     }
 }
 
