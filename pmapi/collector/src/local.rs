@@ -10,6 +10,7 @@ use pmapi::{Config, Error, PmId, Result};
 use tempfile::TempDir;
 
 use pmda::Agent;
+#[cfg(feature = "daemon")]
 use pmda::clap::Command;
 use pmda::host::{Engine, EngineBuilder, Reply, SetupError};
 
@@ -167,6 +168,7 @@ impl<A: Agent> Local<A> {
     ///
     /// # Errors
     /// The errors of [`Local::new`], and that of clap for invalid options.
+    #[cfg(feature = "daemon")]
     pub fn with_options(options: impl IntoIterator<Item: Into<OsString>>) -> Result<Collector<Self>, SetupError> {
         let words = std::iter::once(A::NAME.into()).chain(options.into_iter().map(Into::into));
         let options = A::options(Command::new(A::NAME)).try_get_matches_from(words);
