@@ -1,7 +1,6 @@
 //! Agent `health`: asks servers over HTTP whether they live, with an async client in a thread of its own.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use http_body_util::Empty;
@@ -30,7 +29,8 @@ type Answer = Result<(u16, Duration), String>;
 /// Agent health.
 pub struct Health {
     options: Options,
-    answers: Arc<Mutex<BTreeMap<String, Answer>>>,
+    /// The servers, and their last answers.
+    answers: Vec<(String, Background<Answer>)>,
     servers: Table<Answer>,
 }
 
@@ -54,34 +54,34 @@ impl Agent for Health {
         time.units(Units::SECONDS).help("Time until the last answer", "");
         let error = servers.discrete("health.error", Item::new(0, 3), |answer| answer.clone().err());
         error.help("Why there is no answer", "No value if there is one.");
-        Ok(Health { options, answers: Arc::default(), servers: servers.finish(setup) })
+        Ok(Health { options, answers: Vec::new(), servers: servers.finish(setup) })
     }
 
     /// Starts the thread: here, and not in `new`, which also runs when the agent only writes its files.
     fn open(&mut self) -> Start<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (options, answers) = (self.options.clone(), Arc::clone(&self.answers));
-        std::thread::Builder::new().name("health".into()).spawn(move || {
-            for server in options.server {
-                let answers = Arc::clone(&answers);
-                runtime.spawn(async move {
-                    loop {
-                        let answer = timeout(Duration::from_secs(5), ask(&server)).await;
-                        let answer = answer.unwrap_or(Err("no answer in 5 s".into())).map_err(|e| e.to_string());
-                        answers.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone(), answer);
-                        sleep(Duration::from_secs(options.every)).await;
-                    }
-                });
-            }
-            runtime.block_on(std::future::pending::<()>());
-        })?;
+        let every = Duration::from_secs(self.options.every);
+        for server in self.options.server.iter().cloned().collect::<BTreeSet<_>>() {
+            let (publisher, answers) = Background::channel()?;
+            self.answers.push((server.clone(), answers.named(&server)));
+            runtime.spawn(async move {
+                while !publisher.is_closed() {
+                    let answer = timeout(Duration::from_secs(5), ask(&server)).await;
+                    publisher.publish(answer.unwrap_or(Err("no answer in 5 s".into())).map_err(|e| e.to_string()));
+                    sleep(every).await;
+                }
+            });
+        }
+        std::thread::Builder::new()
+            .name("health".into())
+            .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
         Ok(())
     }
 
     fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = self.answers.iter().filter_map(|(server, answer)| Some((server, answer.latest().ok()?)));
         self.servers.refresh(request, |rows| {
-            answers.iter().for_each(|(server, answer)| _ = rows.add(server, answer.clone()));
+            answers.for_each(|(server, answer)| _ = rows.add(server, Answer::clone(&answer)));
             Ok(())
         });
         Ok(())
