@@ -6,8 +6,8 @@ use std::path::Path;
 use pcp_base::file::{self, Dir, NewFile};
 
 use crate::error::Failure;
-use crate::install::{self, About, Spelling, Task};
-use crate::schema::{ArgumentDef, Schema};
+use crate::install::{self, About, Question, Spelling, Task};
+use crate::schema::Schema;
 
 impl Schema {
     /// Writes the compiled help, `base.dir` and `base.pag`, as newhelp(1) does from [`Schema::help`].
@@ -64,7 +64,7 @@ impl Schema {
                 ipv6: spelling("ipv6"),
                 unix: spelling("unix"),
             },
-            questions: self.arguments().iter().map(ArgumentDef::question).collect(),
+            questions: self.arguments().iter().map(Question::from).collect(),
         }
     }
 

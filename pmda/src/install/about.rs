@@ -5,6 +5,8 @@ use std::path::Path;
 use pcp_base::file;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::ArgumentDef;
+
 /// Name of the file.
 pub(crate) const FILE: &str = "install.json";
 
@@ -49,6 +51,13 @@ pub(crate) struct Question {
     pub(crate) prompt: String,
     pub(crate) default: String,
     pub(crate) help: String,
+}
+
+impl From<&ArgumentDef> for Question {
+    fn from(argument: &ArgumentDef) -> Question {
+        let ArgumentDef { option, prompt, default, help } = argument.clone();
+        Question { option, prompt, default, help }
+    }
 }
 
 impl About {

@@ -1,8 +1,6 @@
 //! Questions that `Install` asks, and the way in which pmcd runs the agent.
 
 use super::mistake::Mistake;
-#[cfg(feature = "daemon")]
-use crate::install::Question;
 
 /// An option of the agent that `Install` asks for.
 ///
@@ -17,10 +15,10 @@ use crate::install::Question;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArgumentDef {
-    option: String,
-    prompt: String,
-    default: String,
-    help: String,
+    pub(crate) option: String,
+    pub(crate) prompt: String,
+    pub(crate) default: String,
+    pub(crate) help: String,
 }
 
 impl ArgumentDef {
@@ -74,13 +72,6 @@ impl ArgumentDef {
         }
         Ok(())
     }
-
-    /// Returns the question for Install.
-    #[cfg(feature = "daemon")]
-    pub(crate) fn question(&self) -> Question {
-        let ArgumentDef { option, prompt, default, help } = self.clone();
-        Question { option, prompt, default, help }
-    }
 }
 
 /// Returns whether a text can be a value in a line of pmcd's configuration, or is empty.
@@ -116,7 +107,7 @@ mod tests {
     fn options_and_their_texts() {
         let mut argument = ArgumentDef::new("--host");
         argument.prompt("Host's name").default("local:").help("It's a host.\n$(reboot)");
-        assert_eq!(argument.question().help, "It's a host.\n$(reboot)");
+        assert_eq!(argument.help, "It's a host.\n$(reboot)");
         assert_eq!(argument.check(), Ok(()));
         for option in ["-N", "-6", "--agent-timeout"] {
             assert_eq!(ArgumentDef::new(option).check(), Ok(()), "{option}");
