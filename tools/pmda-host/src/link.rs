@@ -86,13 +86,21 @@ impl Link {
         Ok(())
     }
 
-    /// Writes the bytes that are kept, as far as there is room.
+    /// Writes the bytes that are kept, as far as there is room. After an error, they are dropped: poll(2) would otherwise
+    /// report the closed connection at once, again and again.
     ///
     /// # Errors
     /// The error of write(2).
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while !self.left.is_empty() {
-            let Some(written) = write(&self.output, self.left.as_slices().0)? else { return Ok(()) };
+            let written = match write(&self.output, self.left.as_slices().0) {
+                Ok(Some(written)) => written,
+                Ok(None) => return Ok(()),
+                Err(e) => {
+                    self.left = VecDeque::new();
+                    return Err(e);
+                }
+            };
             self.left.drain(..written);
             if self.left.is_empty() {
                 self.left = VecDeque::new();
@@ -181,6 +189,18 @@ mod tests {
         drop(input);
         let mut link = Link::new(nothing(), file(output), 99).unwrap();
         assert_eq!(link.send(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn bytes_for_a_peer_that_has_left_are_not_kept() {
+        let (input, output) = pipe().unwrap();
+        let mut link = Link::new(nothing(), file(output), 99).unwrap();
+        while link.unsent() == 0 {
+            link.send(&[0; 4096]).unwrap();
+        }
+        drop(input);
+        assert_eq!(link.flush().unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert_eq!(link.unsent(), 0);
     }
 
     #[test]
