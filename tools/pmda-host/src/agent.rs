@@ -49,7 +49,7 @@ struct Serving<'a> {
 pub(crate) fn run(options: &Options, program: &Program, parent: i32) -> Result<(), Failure> {
     set_pdeathsig(Signal::SIGKILL)?;
     if getppid().as_raw() != parent {
-        return Err("the supervisor has ended".into());
+        return Err("the proxy has ended".into());
     }
     // Output of the agent goes to the log, not into the middle of a PDU.
     let requests = File::from(io::stdin().as_fd().try_clone_to_owned()?);

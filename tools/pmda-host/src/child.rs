@@ -1,4 +1,4 @@
-//! The process with the agent, as its supervisor sees it.
+//! The process with the agent, as the proxy sees it.
 
 use std::fs;
 use std::io;

@@ -176,8 +176,8 @@ fn the_processes_end_with_pmcd_and_with_each_other() {
     }
     let mut agent = scene.start(&[]);
     let process = number(&mut agent, PROCESS) as i32;
-    let supervisor = nix::unistd::Pid::from_raw(agent.pid().unwrap() as i32);
-    nix::sys::signal::kill(supervisor, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let proxy = nix::unistd::Pid::from_raw(agent.pid().unwrap() as i32);
+    nix::sys::signal::kill(proxy, nix::sys::signal::Signal::SIGKILL).unwrap();
     gone(process);
 }
 
@@ -196,7 +196,7 @@ fn an_agent_that_forks_ends_with_pmcd() {
 
 #[test]
 #[ignore = "needs PCP"]
-fn an_agent_that_forks_ends_with_its_supervisor() {
+fn an_agent_that_forks_ends_with_its_proxy() {
     use nix::sys::signal::{Signal, kill};
     let scene = Scene::new();
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
@@ -316,7 +316,7 @@ fn bad_input_is_one_sentence() {
         );
     }
     let output = host().args(["--serve", "1", "--so", "/x", "-d", "5"]).output().unwrap();
-    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("the supervisor has ended"));
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("the proxy has ended"));
 }
 
 #[test]
