@@ -9,7 +9,7 @@ use pmapi::Error;
 const MOST: usize = 1 << 16;
 
 /// Largest size of all PDUs that are kept, in bytes. One attribute may have 4 KiB.
-const ROOM: usize = 16 << 20;
+pub(crate) const ROOM: usize = 16 << 20;
 
 /// Attributes of clients and the last profile, as PDUs.
 #[derive(Debug, Default)]

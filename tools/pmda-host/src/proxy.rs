@@ -24,7 +24,7 @@ use signal_hook::consts::SIGCHLD;
 use tracing::{info, warn};
 
 use crate::child::{AgentProcess, Ending, adopt_orphans, catch_termination};
-use crate::clients::Clients;
+use crate::clients::{Clients, ROOM};
 use crate::link::{Link, widen};
 use crate::options::Options;
 
@@ -50,8 +50,9 @@ const CLOSED: Duration = Duration::from_secs(5);
 /// Longest PDU that is accepted from pmcd, in bytes. Clients may send pmcd 64 KiB, unless its option `-L` sets another
 /// limit.
 const LONGEST: u32 = 16 << 20;
-/// Largest number of bytes that wait for an agent that does not read them.
-const MISSED: usize = 16 << 20;
+/// Largest number of bytes that wait for an agent that does not read them: attributes and the profile, which a restarted
+/// agent gets, and 16 MiB that come later.
+const MISSED: usize = ROOM + LONGEST as usize + (16 << 20);
 
 /// Stage of the process with the agent.
 #[derive(Clone, Copy, Debug)]

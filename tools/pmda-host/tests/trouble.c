@@ -7,6 +7,9 @@
  * variable GLIBC_TUNABLES of a program that the agent starts, with a newline. 0.10: a fetch of it closes all descriptors but
  * the first three. 0.11: a fetch of it opens others in their place. 0.12: a fetch of it makes them non-blocking. 0.13: a text
  * of 3 MB.
+ *
+ * TROUBLE_PAUSE in the environment is the first value of 0.1. When the process ends by itself, it creates the file
+ * TROUBLE_EXIT. While there is a file TROUBLE_STOP, the agent does not return from the function for attributes.
  */
 #include <fcntl.h>
 #include <pcp/pmapi.h>
@@ -119,6 +122,10 @@ static int store(pmResult *result, pmdaExt *ext)
 
 static int attribute(int context, int key, const char *value, int length, pmdaExt *ext)
 {
+    const char *stop = getenv("TROUBLE_STOP");
+
+    while (stop != NULL && access(stop, F_OK) == 0)
+	usleep(10000);
     if (key == PMDA_ATTR_USERID && context >= 0 && context < 64)
 	pmsprintf(users[context], sizeof users[context], "%s", value);
     return 0;
@@ -131,8 +138,17 @@ static void end(int context)
     ended++;
 }
 
+static void at_exit(void)
+{
+    close(open(getenv("TROUBLE_EXIT"), O_CREAT | O_WRONLY, 0666));
+}
+
 static void init(pmdaInterface *agent, int flags)
 {
+    if (getenv("TROUBLE_PAUSE") != NULL)
+	pause_ms = atoi(getenv("TROUBLE_PAUSE"));
+    if (getenv("TROUBLE_EXIT") != NULL)
+	atexit(at_exit);
     pmdaDSO(agent, PMDA_INTERFACE_7, "trouble", NULL);
     if (agent->status != 0)
 	return;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pcp_pdu::handshake::{Features, encode_creds};
+use pcp_pdu::handshake::{Attr, Attribute, Features, encode_creds};
 use pcp_pdu::metadata::encode_fetch;
 use pcp_pdu::{Header, Pdu};
 use scene::*;
@@ -161,4 +161,37 @@ fn an_answer_is_whole_although_the_agent_ends_before_pmcd_has_read_it() {
     }
     drop(host.stdin.take());
     assert!(host.wait().unwrap().success(), "{}", scene.log());
+}
+
+#[test]
+#[ignore = "needs PCP"]
+fn an_agent_may_be_slow_to_read_the_attributes_that_it_gets_after_a_restart() {
+    let scene = Scene::new();
+    let stop = scene.path("stop");
+    let mut command = scene.command(&["--entry", "clients_init", "--patience", "60"]);
+    command.env("TROUBLE_STOP", &stop);
+    let mut host = start(command);
+    let send = |host: &mut Child, bytes: &[u8]| host.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+    let attribute = |client| {
+        let mut pdu = Vec::new();
+        Attr { attribute: Attribute::CONTAINER, value: &[b'a'; 4000] }.encode(&mut pdu, client).unwrap();
+        pdu
+    };
+    // More than the proxy keeps for the next process.
+    let attributes: Vec<u8> = (0..4500).flat_map(attribute).collect();
+    send(&mut host, &[creds(), attributes, fetch(PROCESS)].concat());
+    assert!(!is_error(&pdu(&mut host)), "{}", scene.log());
+
+    std::fs::write(&stop, "").unwrap();
+    send(&mut host, &fetch(CRASH));
+    assert!(is_error(&pdu(&mut host)));
+    testkit::wait_for("the agent's next process", || scene.log().contains("the agent runs again"));
+    // More than the pipe holds.
+    send(&mut host, &(0..1000).flat_map(attribute).collect::<Vec<u8>>());
+    send(&mut host, &fetch(PROCESS));
+    std::fs::remove_file(&stop).unwrap();
+    assert!(!is_error(&pdu(&mut host)), "{}", scene.log());
+    drop(host.stdin.take());
+    assert!(host.wait().unwrap().success(), "{}", scene.log());
+    assert!(!scene.log().contains("missed too many"), "{}", scene.log());
 }
