@@ -4,7 +4,7 @@
 //! away, or does not return from a call, it answers pmcd's requests itself. No wait depends on one peer alone.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -99,7 +99,8 @@ pub(crate) struct Proxy<'a> {
     terminated: Arc<AtomicBool>,
     /// Time at which the agent became ready.
     since: Instant,
-    /// When this process ends, after pmcd has closed the connection while the agent works on a request.
+    /// When this process ends, after pmcd has closed the connection while the agent works on a request. `None` after the
+    /// answer.
     closed: Option<Instant>,
     /// Whether pmcd has been notified that the agent is not ready.
     refused: bool,
@@ -150,13 +151,21 @@ impl<'a> Proxy<'a> {
         self.load()?;
         let mut creds = Vec::new();
         encode_creds(&mut creds, std::process::id() as i32, self.features)?;
-        self.send(&creds)?;
+        self.pmcd.send(&creds).map_err(SessionError::Write)?;
         if !self.greet()? {
             return Ok(());
         }
         catch_termination(&self.terminated, &self.signalled)?;
-        while !self.terminated.load(Relaxed) && self.turn()? {}
-        Ok(())
+        let mut turned = Ok(true);
+        while !self.terminated.load(Relaxed) && matches!(turned, Ok(true)) {
+            turned = self.turn();
+        }
+        self.leave();
+        match turned {
+            // pmcd has left during a call, as it may, and the answer is for nobody.
+            Err(e) if self.closed.is_some() && matches!(e.downcast_ref(), Some(SessionError::Left)) => Ok(()),
+            turned => turned.map(drop),
+        }
     }
 
     fn start(&mut self) -> io::Result<()> {
@@ -217,7 +226,7 @@ impl<'a> Proxy<'a> {
             self.serve(header, &pdu)?;
         }
         let ready = self.wait()?;
-        self.pmcd.flush().map_err(SessionError::Write)?;
+        self.pmcd.flush().map_err(of_answer)?;
         if let Some((_, link)) = &mut self.agent {
             // If the process has closed its pipe, the other pipe says so.
             let _ = link.flush();
@@ -277,16 +286,22 @@ impl<'a> Proxy<'a> {
         Ok(Ready { pmcd: is_ready(pmcd), agent: is_ready(agent), wake: is_ready(Some(0)) })
     }
 
-    /// Reads what pmcd has sent. Returns false at the end of file, after the agent has ended.
+    /// Reads what pmcd has sent. Returns false at the end of file. During a call, that only limits the time that is left:
+    /// there may be requests before it.
     fn read_pmcd(&mut self) -> Result<bool, Failure> {
         if matches!(self.stage, Stage::Asked(..)) {
             self.closed = Some(Instant::now() + CLOSED);
             return Ok(true);
         }
-        if self.pmcd.fill()?.is_some() {
-            return Ok(true);
+        Ok(self.pmcd.fill()?.is_some())
+    }
+
+    /// Ends the process after the connection to pmcd has ended. Functions of the agent that run at the exit of its process
+    /// get time, unless a call has not returned.
+    fn leave(&mut self) {
+        if self.terminated.load(Relaxed) {
+            return;
         }
-        // Functions of the agent that run at the exit of its process get time.
         if let (Stage::Idle, Some((process, link))) = (self.stage, self.agent.take()) {
             drop(link);
             match process.end(Instant::now() + CLOSED, &self.terminated) {
@@ -297,7 +312,6 @@ impl<'a> Proxy<'a> {
                 None => warn!("{}: the agent goes on after pmcd has closed the connection, and is killed", self.name),
             }
         }
-        Ok(false)
     }
 
     /// Serves a PDU of pmcd.
@@ -349,7 +363,7 @@ impl<'a> Proxy<'a> {
     }
 
     fn send(&mut self, pdu: &[u8]) -> Result<(), Failure> {
-        Ok(self.pmcd.send(pdu).map_err(SessionError::Write)?)
+        Ok(self.pmcd.send(pdu).map_err(of_answer)?)
     }
 
     /// Reads what the process has sent, and acts on its end. Returns whether something has come.
@@ -379,7 +393,8 @@ impl<'a> Proxy<'a> {
                 (Ok(None), _) => return Ok(()),
                 (Ok(Some((_, pdu))), Stage::Asked(..)) => {
                     self.stage = Stage::Idle;
-                    self.pmcd.send(pdu).map_err(SessionError::Write)?;
+                    self.pmcd.send(pdu).map_err(of_answer)?;
+                    self.closed = None;
                 }
                 (Ok(Some(_)), Stage::Late { since, .. }) => {
                     info!("{}: the agent has returned after {:.1} s", self.name, since.elapsed().as_secs_f64());
@@ -471,6 +486,7 @@ impl<'a> Proxy<'a> {
         warn!("{}: {why}; restarting it in {pause:?}", self.name);
         self.agent = None;
         self.stage = Stage::Gone(Instant::now() + pause);
+        self.closed = None;
     }
 
     fn timers(&mut self) -> Result<(), Failure> {
@@ -487,6 +503,7 @@ impl<'a> Proxy<'a> {
             Stage::Asked(request, since) if since + self.patience <= now => {
                 self.refuse(request)?;
                 self.stage = Stage::Late { since, until: now + LATE };
+                self.closed = None;
                 let taken = Duration::from_millis(since.elapsed().as_millis() as u64);
                 warn!(
                     "{}: the agent has not returned from a {request} PDU for {taken:?}, and is not ready until it does",
@@ -523,6 +540,14 @@ fn refusal(request: PduType) -> Error {
     match request {
         PduType::PMNS_NAMES | PduType::PMNS_IDS | PduType::PMNS_CHILD | PduType::PMNS_TRAVERSE => Error::AGAIN,
         _ => Error::PMDANOTREADY,
+    }
+}
+
+/// Converts the error of writing an answer.
+fn of_answer(e: io::Error) -> SessionError {
+    match e.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => SessionError::Left,
+        _ => SessionError::Write(e),
     }
 }
 

@@ -183,6 +183,19 @@ fn the_processes_end_with_pmcd_and_with_each_other() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn an_agent_ends_by_itself_although_pmcd_leaves_during_a_call() {
+    let scene = Scene::new();
+    let mut command = scene.command(&["--patience", "60"]);
+    command.env("TROUBLE_PAUSE", "500").env("TROUBLE_EXIT", scene.path("exit"));
+    let mut agent = Launch::pipe(command).timeout(None).handshake_timeout(None).start().unwrap();
+    agent.send_raw(|out, _| pcp_pdu::metadata::encode_fetch(out, 0, 0, [Some(pmid(SLOW))].into_iter())).unwrap();
+    let end = agent.close_within(LIMIT);
+    assert!(matches!(end, End::Exited(status) if status.success()), "{end:?}: {}", scene.log());
+    assert!(scene.path("exit").exists(), "{}", scene.log());
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn an_agent_that_forks_ends_with_pmcd() {
     let scene = Scene::new();
     let mut agent = scene.start(&["--patience", "60"]);

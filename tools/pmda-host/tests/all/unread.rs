@@ -165,6 +165,21 @@ fn an_answer_is_whole_although_the_agent_ends_before_pmcd_has_read_it() {
 
 #[test]
 #[ignore = "needs PCP"]
+fn requests_before_the_end_of_the_input_are_answered() {
+    let scene = Scene::new();
+    let mut command = scene.command(&["--patience", "60"]);
+    // Each call ends in less time than the agent gets after the end of the input, and all together do not.
+    command.env("TROUBLE_PAUSE", "1500").env("TROUBLE_EXIT", scene.path("exit"));
+    let mut host = start(command);
+    let mut input = host.stdin.take().unwrap();
+    input.write_all(&[creds(), fetch(SLOW).repeat(5)].concat()).unwrap();
+    drop(input);
+    (0..5).for_each(|_| assert!(!is_error(&pdu(&mut host)), "{}", scene.log()));
+    assert!(host.wait().unwrap().success() && scene.path("exit").exists(), "{}", scene.log());
+}
+
+#[test]
+#[ignore = "needs PCP"]
 fn an_agent_may_be_slow_to_read_the_attributes_that_it_gets_after_a_restart() {
     let scene = Scene::new();
     let stop = scene.path("stop");
