@@ -157,7 +157,8 @@ impl<T: Send + Sync + 'static> Background<T> {
     }
 
     /// Waits for an outcome, at most until a time, and returns the latest one. `is_awaited` says of each outcome whether it
-    /// is the one, such as a snapshot that is newer than the caller's.
+    /// is the one, such as a snapshot that is newer than the caller's. The source is locked while `is_awaited` runs: it must
+    /// not call functions of the source, such as [`latest`](Background::latest), which would wait for themselves.
     ///
     /// In a request, this should only be for a few milliseconds, because pmcd and all its clients wait meanwhile.
     ///
@@ -341,7 +342,8 @@ impl<T> Shared<T> {
         Shared { latest: Mutex::new(latest), changed: Condvar::new() }
     }
 
-    /// Locks the snapshot. The lock is held only while a pointer is exchanged or copied.
+    /// Locks the snapshot. The lock is held only while a pointer is exchanged or copied, or `is_awaited` of
+    /// [`Background::wait`] looks at the outcome.
     fn lock(&self) -> MutexGuard<'_, Latest<T>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -393,8 +395,19 @@ fn code(e: &Failure) -> Error {
     }
 }
 
-/// Reads a source until its owner drops it.
+/// The thread of a source, at whose end its last outcome stays.
+struct Running<'a, T>(&'a Shared<T>);
+
+impl<T> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        self.0.lock().over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Reads a source until its owner drops it. Ends earlier if the drop of a snapshot panics.
 fn read<T>(shared: &Shared<T>, mut source: impl FnMut() -> Start<T>, until: &mut Option<OwnedFd>) {
+    let _running = Running(shared);
     loop {
         let begun = Instant::now();
         // The source is responsible for the state that a panic leaves behind.
@@ -541,6 +554,26 @@ mod tests {
         publisher.publish(7);
         thread::spawn(move || drop(publisher));
         assert_eq!(waits(&source, Ok(8), LONG), Ok(7));
+    }
+
+    #[test]
+    fn a_thread_that_dies_is_not_waited_for() {
+        struct Snapshot(u32);
+        impl Drop for Snapshot {
+            fn drop(&mut self) {
+                assert_ne!(self.0, 1, "as the test wants it");
+            }
+        }
+        let mut n = 0;
+        let source = Background::spawn(LONG, move || {
+            n += 1;
+            Ok(Snapshot(n))
+        });
+        let source = source.unwrap();
+        assert!(source.wait(Instant::now() + LONG, Result::is_ok).is_ok());
+        // The thread drops the first snapshot when it has published the second one.
+        source.request_snapshot();
+        assert!(source.wait(Instant::now() + LONG, |_| false).is_ok_and(|last| last.0 == 2));
     }
 
     #[test]
