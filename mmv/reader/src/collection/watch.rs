@@ -128,11 +128,14 @@ impl Watch {
                 Err(e) => return Err((scanner, e)),
             };
         let published = published.named(scanner.path().to_string_lossy());
+        // Requests need no scan for what they have seen themselves.
+        let now = Published { snapshot: None, seen: scanner.seen(), answered: 0 };
+        publisher.publish(now.clone());
         let orders = Arc::new(Orders { wanted: Mutex::default(), wake });
         let (own, stop) = (Arc::clone(&orders), Arc::clone(&scanner.stop));
         // The scanner stays here if there is no thread.
         let (give, given) = mpsc::channel();
-        let run = move || _ = given.recv().map(|scanner| Thread::new(scanner, &own, publisher).run());
+        let run = move || _ = given.recv().map(|scanner| Thread::new(scanner, &own, publisher, now).run());
         match without_signals(|| thread::Builder::new().name("mmv files".into()).spawn(run)) {
             Ok(thread) => {
                 _ = give.send(scanner);
@@ -223,10 +226,9 @@ struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
-    fn new(scanner: Box<Scanner>, orders: &'a Orders, publisher: Publisher<Published>) -> Thread<'a> {
+    fn new(scanner: Box<Scanner>, orders: &'a Orders, publisher: Publisher<Published>, now: Published) -> Thread<'a> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
         let inotify = inotify.ok().map(|inotify| (inotify, None));
-        let now = Published { snapshot: None, seen: scanner.seen(), answered: 0 };
         let allowance = Allowance::new(BURST, WORKING);
         Thread { scanner, orders, publisher, now, tables: Vec::new(), inotify, allowance }
     }
@@ -326,7 +328,28 @@ impl<'a> Thread<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Collection, Scans};
     use super::*;
+
+    #[test]
+    fn a_thread_begins_with_what_requests_have_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("bad"), [b'x'; 100]).unwrap();
+        let mut collection = Collection::new("mmv", dir.path());
+        collection.refresh();
+        // Until another change would be seen by the time of the directory.
+        while collection.seen.look.may_differ(&collection.seen.look) {
+            collection.refresh();
+        }
+        assert_eq!(collection.bad_files(), 1);
+        collection.watch().unwrap();
+        let Scans::Thread(watch) = &collection.scans else { panic!("{collection:?}") };
+        assert_eq!(watch.seen().bad, 1);
+        collection.refresh();
+        assert_eq!(collection.bad_files(), 1);
+        let Scans::Thread(watch) = &collection.scans else { panic!("{collection:?}") };
+        assert_eq!(watch.thread.orders.lock().number, 0, "nothing has changed, so the request waits for no scan");
+    }
 
     #[test]
     fn an_allowance_grows_and_is_paid_back() {
