@@ -18,8 +18,7 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-pub use error::CacheError;
-pub use file::CacheFileError;
+pub use error::{CacheError, CacheFileError};
 use file::{Head, MAX};
 
 /// An instance domain that gives each name a number and keeps it, over restarts in PCP's own file format.

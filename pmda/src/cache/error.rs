@@ -1,4 +1,7 @@
-//! The errors of storing instances.
+//! The errors of storing instances, and of the file.
+
+use std::io;
+use std::path::PathBuf;
 
 use pmapi::InDom;
 use thiserror::Error;
@@ -49,6 +52,30 @@ pub enum CacheError {
         max: u32,
         /// The largest number in use.
         largest: u32,
+    },
+}
+
+/// The reason why the file of a cache cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CacheFileError {
+    /// The file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Path of the file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file has lines that PCP does not write. Valid lines have been loaded.
+    #[error("{}:{line}: {reason}", path.display())]
+    Damaged {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of the first invalid line, from 1.
+        line: usize,
+        /// The defect of that line.
+        reason: &'static str,
     },
 }
 

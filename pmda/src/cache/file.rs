@@ -7,35 +7,11 @@ use std::str;
 
 use nix::fcntl::OFlag;
 use pcp_base::file::Dir;
-use thiserror::Error;
 
+use super::error::CacheFileError;
 use super::{Cache, CacheInstance, Entry, now};
 
 pub(super) const MAX: u32 = i32::MAX as u32;
-
-/// The reason why the file of a cache cannot be used.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum CacheFileError {
-    /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Path of the file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The file has lines that PCP does not write. Valid lines have been loaded.
-    #[error("{}:{line}: {reason}", path.display())]
-    Damaged {
-        /// Path of the file.
-        path: PathBuf,
-        /// Number of the first invalid line, from 1.
-        line: usize,
-        /// The defect of that line.
-        reason: &'static str,
-    },
-}
 
 impl<T> Cache<T> {
     /// Reads the file again, and adds its new instances, hidden (`PMDA_CACHE_LOAD`). Does nothing for a memory-only

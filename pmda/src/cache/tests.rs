@@ -324,6 +324,7 @@ proptest! {
                 Step::Reuse => cache.reuse_numbers(),
             }
             prop_assert_eq!((cache.len(), cache.active_len()), (model.len(), model.values().filter(|v| v.1).count()));
+            prop_assert!(cache.all().map(|i| i.inst.word()).eq(model.keys().copied()));
         }
         let all: Vec<(u32, u8, bool)> = cache.all().map(|i| (i.inst.word(), *i.value.unwrap(), i.is_active)).collect();
         prop_assert_eq!(all, model.iter().map(|(id, (n, active))| (*id, *n, *active)).collect::<Vec<_>>());
