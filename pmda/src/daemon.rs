@@ -16,10 +16,10 @@ use crate::engine::{Engine, Startup};
 use crate::error::{Failure, SetupError, Start};
 use crate::install::{self, Task};
 use crate::options::spelling;
+use crate::peer::{Starter, close_inherited};
 use crate::program::{become_user, intended_user};
 use crate::schema::Mistakes;
 use crate::session::Session;
-use crate::starter::{Starter, close_inherited};
 use crate::transport::{Bound, is_connected};
 use crate::{log, user};
 

@@ -103,7 +103,6 @@ mod session;
 mod setup;
 #[cfg(feature = "daemon")]
 mod sighup;
-mod starter;
 mod table;
 mod transport;
 mod unserved;

@@ -8,7 +8,7 @@ use pmapi::debug::Debug;
 use tracing::warn;
 
 use crate::error::Start;
-use crate::starter::{self, Starter};
+use crate::peer::{self, Starter};
 use crate::transport::{Address, Bound};
 use crate::user::UserError;
 use crate::{log, user};
@@ -52,7 +52,7 @@ impl Program {
     /// Closes the descriptors that the process has inherited, other than standard input, output and error: pmcd leaves
     /// its agents those on which it listens.
     pub fn close_inherited(&self) {
-        starter::close_inherited();
+        peer::close_inherited();
     }
 
     /// Redirects stderr to a log file, with the header that PCP's logs have (pmOpenLog(3)). The path `-` is stderr.

@@ -20,8 +20,7 @@ use pmapi::Config;
 use tracing::{debug, warn};
 
 use crate::log_file::as_user;
-use crate::peer;
-use crate::starter::Starter;
+use crate::peer::{self, Starter};
 use crate::user::{self, UserIds};
 
 /// Address of the socket on which an agent waits for pmcd. An agent without an address talks over standard input and
