@@ -1,12 +1,12 @@
-//! The parsed command line of an agent.
+//! The parsed command line of an agent, and the options that other programs have, too.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::ArgMatches;
+use clap::{ArgMatches, Args};
 use pmapi::{Domain, debug};
 
-use crate::transport::Address;
+use crate::transport::{Address, inet_port};
 
 /// The parsed command line of an agent.
 #[derive(Debug)]
@@ -62,5 +62,41 @@ impl CommandLine<'_> {
     /// Makes the agent notify pmcd when it is ready, as option `--notready` does.
     pub fn set_not_ready(&mut self) {
         self.0.not_ready = true;
+    }
+}
+
+/// The options of every agent that say where it waits for pmcd, for the command lines of other programs that serve
+/// agents.
+#[derive(Args, Debug, Default)]
+#[group(multiple = false)]
+pub struct TransportOptions {
+    /// Wait for pmcd on IPv4 port or service PORT
+    #[arg(short, long, value_name = "PORT", value_parser = inet_port)]
+    inet: Option<u16>,
+    /// Wait for pmcd on IPv6 port or service PORT
+    #[arg(short = '6', long, value_name = "PORT", value_parser = inet_port)]
+    ipv6: Option<u16>,
+    /// Wait for pmcd on the unix socket FILE
+    #[arg(short, long, value_name = "FILE")]
+    unix: Option<PathBuf>,
+    /// Talk to pmcd over standard input and output (the default)
+    #[arg(short, long)]
+    pub(crate) pipe: bool,
+}
+
+impl TransportOptions {
+    /// Returns the socket on which to wait for pmcd; `None` for a pipe.
+    pub fn address(&self) -> Option<Address> {
+        let TransportOptions { inet, ipv6, unix, .. } = self;
+        inet.map(Address::Inet).or(ipv6.map(Address::Ipv6)).or(unix.clone().map(Address::Unix))
+    }
+}
+
+/// Checks the name of an agent, which is also a directory name and a word in shell scripts.
+pub(crate) fn name(name: &str) -> Result<String, String> {
+    if pmns::is_name(name) && !name.contains('.') {
+        Ok(name.to_owned())
+    } else {
+        Err("a name has letters, digits and _, and begins with a letter".to_owned())
     }
 }

@@ -11,9 +11,8 @@ use tracing::{error, warn};
 
 use crate::agent::Agent;
 use crate::command_line::{CommandLine, Options};
-use crate::engine::EngineBuilder;
-use crate::engine::{Engine, Startup};
-use crate::error::{Failure, SetupError, Start};
+use crate::engine::{Engine, EngineBuilder, SetupError, Startup};
+use crate::error::{Failure, Start};
 use crate::install::{self, Task};
 use crate::options::spelling;
 use crate::peer::{Starter, close_inherited};

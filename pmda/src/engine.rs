@@ -26,8 +26,8 @@ mod builder;
 mod fetch;
 mod metadata;
 
-pub use builder::EngineBuilder;
 pub(crate) use builder::own_domain;
+pub use builder::{EngineBuilder, SetupError};
 use fetch::Plans;
 use metadata::{Catalogs, version};
 

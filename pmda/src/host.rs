@@ -25,11 +25,12 @@
 //! ```
 
 #[cfg(feature = "daemon")]
-pub use crate::daemon::run;
-pub use crate::engine::{Engine, EngineBuilder, Reply, Startup};
-pub use crate::error::SetupError;
+pub use crate::command_line::TransportOptions;
 #[cfg(feature = "daemon")]
-pub use crate::options::{TransportOptions, command, print_clap_error};
+pub use crate::daemon::run;
+pub use crate::engine::{Engine, EngineBuilder, Reply, SetupError, Startup};
+#[cfg(feature = "daemon")]
+pub use crate::options::{command, print_clap_error};
 pub use crate::program::Program;
 pub use crate::schema::{Mistakes, Schema};
 pub use crate::session::{Session, SessionError};

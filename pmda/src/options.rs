@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, CommandFactory as _, FromArgMatches as _, Id, Parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Id, Parser};
 
 use pcp_base::escape::{self, Escaped};
 use pmapi::debug;
 
 use crate::agent::Agent;
-use crate::command_line::Options;
-use crate::transport::{Address, inet_port};
+use crate::command_line::{Options, TransportOptions, name};
 
 const AFTER_HELP: &str = "As the first option, --install or --remove makes root install the agent into the PCP of this host, or \
                           remove it; --install --help and --remove --help list what follows.";
@@ -64,33 +63,6 @@ struct Given {
     version: Option<bool>,
 }
 
-/// The options of every agent that say where it waits for pmcd, for the command lines of other programs that serve
-/// agents.
-#[derive(Args, Debug, Default)]
-#[group(multiple = false)]
-pub struct TransportOptions {
-    /// Wait for pmcd on IPv4 port or service PORT
-    #[arg(short, long, value_name = "PORT", value_parser = inet_port)]
-    inet: Option<u16>,
-    /// Wait for pmcd on IPv6 port or service PORT
-    #[arg(short = '6', long, value_name = "PORT", value_parser = inet_port)]
-    ipv6: Option<u16>,
-    /// Wait for pmcd on the unix socket FILE
-    #[arg(short, long, value_name = "FILE")]
-    unix: Option<PathBuf>,
-    /// Talk to pmcd over standard input and output (the default)
-    #[arg(short, long)]
-    pub(crate) pipe: bool,
-}
-
-impl TransportOptions {
-    /// Returns the socket on which to wait for pmcd; `None` for a pipe.
-    pub fn address(&self) -> Option<Address> {
-        let TransportOptions { inet, ipv6, unix, .. } = self;
-        inet.map(Address::Inet).or(ipv6.map(Address::Ipv6)).or(unix.clone().map(Address::Unix))
-    }
-}
-
 /// Returns the command line of the agent's program: the options of every agent, and the agent's own. Man pages,
 /// completions and the output of `--help` are generated from it. `program` is the program's name.
 pub fn command<A: Agent>(program: &str) -> Command {
@@ -124,15 +96,6 @@ pub(crate) fn spelling<A: Agent>(id: &str) -> String {
 }
 
 const OPERANDS: &str = "operands";
-
-/// Checks the name of an agent, which is also a directory name and a word in shell scripts.
-pub(crate) fn name(name: &str) -> Result<String, String> {
-    if pmns::is_name(name) && !name.contains('.') {
-        Ok(name.to_owned())
-    } else {
-        Err("a name has letters, digits and _, and begins with a letter".to_owned())
-    }
-}
 
 impl Options {
     /// Parses a command line, whose first argument is the program.
@@ -290,6 +253,7 @@ impl Refused {
 mod tests {
     use super::*;
     use crate::prelude::*;
+    use crate::transport::Address;
 
     /// An agent that adds an option.
     struct Own;

@@ -4,10 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use pmapi::{Config, Domain};
+use thiserror::Error;
 
 use super::Engine;
 use crate::agent::Agent;
-use crate::error::SetupError;
+use crate::error::Failure;
 #[cfg(feature = "daemon")]
 use crate::options;
 use crate::schema::{Declarations, Identity, Mistake, Mistakes, Schema};
@@ -19,6 +20,33 @@ impl<A: Agent> Engine<A> {
     pub fn builder() -> EngineBuilder<A> {
         EngineBuilder { name: None, domain: None, config: None, options: None, agent: PhantomData }
     }
+}
+
+/// The reason why a host cannot start an agent.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// [`Agent::DOMAIN`](crate::Agent::DOMAIN) is outside of 1 to 510.
+    #[error("{name}: domain {domain} is not in 1 to 510")]
+    Domain {
+        /// Name of the agent.
+        name: &'static str,
+        /// Domain that the agent declares.
+        domain: u16,
+    },
+    /// The [options](crate::Agent::options) of the agent have no default values.
+    #[cfg(feature = "daemon")]
+    #[error(transparent)]
+    Options(#[from] clap::Error),
+    /// The declarations have mistakes.
+    #[error(transparent)]
+    Declarations(#[from] Mistakes),
+    /// The declared help cannot be compiled.
+    #[error("help: {0}")]
+    Help(#[source] Failure),
+    /// The error of [`Agent::new`](crate::Agent::new) or [`Agent::open`](crate::Agent::open).
+    #[error(transparent)]
+    Agent(#[from] Failure),
 }
 
 /// Builder of an [`Engine`]: starts an agent under another name or domain, or with another configuration.

@@ -132,8 +132,8 @@ fn perform_host(task: Task, words: &[OsString]) -> Outcome<()> {
         return Err(Stop::new("host needs the name of an agent in pmcd's configuration, and nothing else."));
     };
     let name = name.to_string_lossy();
-    let name =
-        crate::options::name(&name).map_err(|why| Stop(format!("{name} cannot be the name of an agent: {why}.")))?;
+    let name = crate::command_line::name(&name)
+        .map_err(|why| Stop(format!("{name} cannot be the name of an agent: {why}.")))?;
     let config = site::find_pcp()?;
     if !geteuid().is_root() {
         let script = task.script();

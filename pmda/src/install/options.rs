@@ -9,7 +9,7 @@ use clap::{ArgAction, Args, Parser};
 
 use super::pmcd_conf::Transport;
 use super::report::{part, say};
-use crate::options::{TransportOptions, name};
+use crate::command_line::{TransportOptions, name};
 use crate::transport::Address;
 
 /// Options of Install.
