@@ -104,6 +104,7 @@ mod setup;
 #[cfg(feature = "daemon")]
 mod sighup;
 mod table;
+mod texts;
 mod transport;
 mod unserved;
 mod user;

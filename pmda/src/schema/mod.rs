@@ -20,7 +20,6 @@ mod check;
 mod declare;
 mod install;
 mod mistake;
-mod texts;
 
 pub(crate) use declare::add;
 pub use declare::{InDomDef, MetricDef};

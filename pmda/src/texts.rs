@@ -3,8 +3,8 @@
 use pcp_help::{Compiled, Entry};
 use pmapi::{InDom, PmId};
 
-use super::Schema;
 use crate::error::Failure;
+use crate::schema::Schema;
 
 impl Schema {
     /// Returns the name as a macro of the C preprocessor: `SIMPLE` for `simple`.
