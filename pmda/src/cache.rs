@@ -500,6 +500,9 @@ struct Entry {
 /// No number of an instance.
 const FREE: u32 = u32::MAX;
 
+/// Number of slots that are kept whether they are in use or not.
+const FEW: usize = 64;
+
 impl Default for Entry {
     fn default() -> Entry {
         Entry { number: FREE, stamp: 0, name: Box::default(), key: Box::default() }
@@ -634,11 +637,15 @@ impl<T> Table<T> {
         }
         self.numbers.insert(entry.number, slot);
         self.entries[slot as usize] = entry;
+        self.insert_name(slot);
+        self.insert_key(slot);
+        slot as usize
+    }
+
+    fn insert_name(&mut self, slot: u32) {
         let Table { names, entries, hasher, whole_names, .. } = self;
         let hash = |slot: &u32| hasher.hash_one(part(&entries[*slot as usize].name, *whole_names));
         names.insert_unique(hash(&slot), slot, hash);
-        self.insert_key(slot);
-        slot as usize
     }
 
     fn insert_key(&mut self, slot: u32) {
@@ -668,7 +675,25 @@ impl<T> Table<T> {
         self.numbers.remove(&number);
         self.free.push(slot as u32);
         self.lowest = self.lowest.min(number);
-        self.states[slot].take()
+        let value = self.states[slot].take();
+        if self.entries.len() > FEW && self.numbers.len() < self.entries.len() / 4 {
+            self.drop_free();
+        }
+        value
+    }
+
+    /// Gives back the memory of the free slots: memory and walks are those of the instances that there are, not of the
+    /// most that there ever were. Slots change.
+    fn drop_free(&mut self) {
+        let slots = std::mem::take(&mut self.entries).into_iter().zip(std::mem::take(&mut self.states));
+        (self.entries, self.states) = slots.filter(|(entry, _)| entry.number != FREE).unzip();
+        (self.free, self.order) = (Vec::new(), OnceLock::new());
+        self.numbers = self.entries.iter().map(|entry| entry.number).zip(0..).collect();
+        (self.names, self.keys) = (HashTable::new(), HashTable::new());
+        for slot in 0..self.entries.len() as u32 {
+            self.insert_name(slot);
+            self.insert_key(slot);
+        }
     }
 }
 

@@ -51,6 +51,30 @@ fn numbers_stay_over_restarts() {
     assert_eq!((cache.active_len(), cache.len()), (2, 4));
 }
 
+/// What was once large costs later requests nothing.
+#[test]
+fn memory_and_walks_are_those_of_the_instances_that_there_are() {
+    let mut cache = in_memory();
+    for n in 0..1000_u32 {
+        cache.store_key(&format!("i{n}"), &n.to_be_bytes(), n).unwrap();
+    }
+    let kept: Vec<(Inst, u32)> = cache.values().filter(|(_, n)| **n % 100 == 7).map(|(inst, n)| (inst, *n)).collect();
+    let culled: Vec<Inst> = cache.values().filter(|(_, n)| **n % 100 != 7).map(|(inst, _)| inst).collect();
+    culled.iter().for_each(|inst| assert!(cache.cull(*inst).is_some() && cache.get(*inst).is_none()));
+    assert!(cache.table.entries.len() <= 4 * FEW && cache.table.states.len() == cache.table.entries.len());
+    assert!(cache.table.entries.capacity() < 1000 && cache.table.names.capacity() < 1000);
+    assert!(cache.values().map(|(inst, n)| (inst, *n)).eq(kept.clone()));
+    for (inst, n) in kept {
+        assert_eq!(cache.named(&format!("i{n}")).map(|found| found.inst), Some(inst));
+        assert_eq!(cache.keyed(&n.to_be_bytes()).and_then(|found| found.value), Some(&n));
+        assert_eq!(cache.store_key(&format!("i{n}"), &n.to_be_bytes(), n + 1), Ok(inst));
+    }
+    cache.cull_all();
+    assert_eq!((cache.len(), cache.values().count()), (0, 0));
+    cache.store("again", 1).unwrap();
+    assert_eq!(cache.active_len(), 1);
+}
+
 #[test]
 fn a_link_in_place_of_the_file_is_not_followed() {
     let (dir, file, config) = home("");
