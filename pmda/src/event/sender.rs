@@ -85,7 +85,8 @@ impl EventSender {
         inbox.params.pack(&mut packed, flags, params)?;
         let mut store = inbox.lock();
         store.admit(size(&packed))?;
-        store.keep(Event { time, flags, params: packed });
+        // The clone has no spare capacity, which the size does not count.
+        store.keep(Event { time, flags, params: packed.clone() });
         Ok(())
     }
 
