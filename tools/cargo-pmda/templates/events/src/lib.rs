@@ -23,6 +23,8 @@ const MEMORY: usize = 1 << 20;
 const LONGEST: usize = 4096;
 /// Time between two looks at the log.
 const PERIOD: Duration = Duration::from_millis(200);
+/// Bytes of the log after which the thread looks whether the agent has ended, or the log is another.
+const READ: usize = 256 << 10;
 
 /// Options of this agent, besides those of every agent: `cargo pmda run -- --file /var/log/messages`,
 /// and `cargo pmda install -- --file /var/log/messages`, which the next installation keeps.
@@ -107,12 +109,15 @@ fn follow(path: &Path, lines: &EventSender) {
     while !lines.is_closed() {
         // A log that was rotated is read to its end before the new one.
         let is_old = log.as_mut().map_or(true, |log| log.is_old(path));
-        let read = log.as_mut().map_or(Ok(()), |log| log.read(lines));
-        if let Err(e) = &read {
-            pmda::tracing::warn!("{}: {e}; it is opened again", path.display());
-        }
-        if is_old || read.is_err() {
-            log = Log::open(path);
+        let read = log.as_mut().map_or(Ok(true), |log| log.read(lines));
+        match read {
+            Ok(true) if is_old => log = Log::open(path),
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(e) => {
+                pmda::tracing::warn!("{}: {e}; it is opened again", path.display());
+                log = Log::open(path);
+            }
         }
         thread::sleep(PERIOD);
     }
@@ -131,12 +136,14 @@ impl Log {
         Ok(Log { file, line })
     }
 
-    /// Sends the lines up to the end of the file.
-    fn read(&mut self, lines: &EventSender) -> io::Result<()> {
-        loop {
+    /// Sends lines. Returns whether it has reached the end of the file.
+    fn read(&mut self, lines: &EventSender) -> io::Result<bool> {
+        let mut bytes = 0;
+        while bytes < READ {
             let mut rest = (&mut self.file).take((LONGEST - self.line.len()) as u64);
-            if rest.read_until(b'\n', &mut self.line)? == 0 {
-                return Ok(());
+            match rest.read_until(b'\n', &mut self.line)? {
+                0 => return Ok(true),
+                read => bytes += read,
             }
             let line = self.line.strip_suffix(b"\n");
             if line.is_none() && self.line.len() < LONGEST {
@@ -149,6 +156,7 @@ impl Log {
             sent.unwrap_or_else(|_| lines.lost(now, 1));
             self.line.clear();
         }
+        Ok(false)
     }
 
     /// Returns whether the log is another file now, or was truncated.
@@ -223,9 +231,14 @@ mod tests {
             (&format!("{long}y"), &[&long]),
         ] {
             write!(file, "{text}").unwrap();
-            log.read(&sender).unwrap();
+            assert!(log.read(&sender).unwrap());
             assert_eq!(read(&mut agent, 1), lines);
         }
+        // A writer that is always ahead does not keep the thread from its other work.
+        let line = format!("{}\n", "x".repeat(LONGEST - 1));
+        write!(file, "{}", line.repeat(READ / LONGEST)).unwrap();
+        assert!(!log.read(&sender).unwrap());
+        assert!(log.read(&sender).unwrap());
         assert!(!log.is_old(&path));
         fs::rename(&path, dir.join("log.1")).unwrap();
         assert!(!log.is_old(&path));
