@@ -179,7 +179,7 @@ fn it_refuses_with_one_sentence_and_creates_nothing() {
         (&["new", "x", "--domain", "0"][..], "0 is not in 1..=510"),
         (&["new", "x", "--domain", "511"], "511 is not in 1..=510"),
         (&["new", "x", "--domain", "abc"], "invalid value 'abc' for '--domain <N>'"),
-        (&["new", "x", "--template", "nope"], "[possible values: simple, table, background, dynamic]"),
+        (&["new", "x", "--template", "nope"], "[possible values: simple, table, background, events, dynamic]"),
         (&["new"], "<NAME>"),
         (&["new", "x", "y"], "unexpected argument 'y'"),
         (&["nonsense"], "unrecognized subcommand 'nonsense'"),
