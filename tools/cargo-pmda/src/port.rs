@@ -1,11 +1,11 @@
 //! The source file of an agent that declares the metrics of another one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
-use pmapi::{Item, Semantics, Type, Units};
+use pmapi::{Item, Semantics, Serial, Type, Units};
 
-use crate::original::{Metric, Original};
+use crate::original::{Instances, Metric, Original};
 
 /// Units that have a name in `pmapi::Units`.
 const UNITS: [(Units, &str); 12] = [
@@ -27,52 +27,30 @@ const UNITS: [(Units, &str); 12] = [
 /// original agent, which is that of its directory.
 pub(crate) fn source((name, type_name, domain): (&str, &str, u16), original: &Original, old: &str) -> String {
     let mut constants = Constants::default();
-    let metrics: Vec<_> = original.metrics.iter().map(|metric| (metric, constants.of(metric, old))).collect();
-    let (mut items, mut declared, mut arms) = (String::new(), String::new(), String::new());
-    for (metric, constant) in &metrics {
-        let Some(constant) = constant else {
+    let mut parts = Parts::default();
+    for metric in &original.metrics {
+        let Some(constant) = constants.of(metric, old) else {
             _ = writeln!(
-                declared,
-                "        // {} is another name of the metric above, and each metric has one.",
+                parts.singles,
+                "        // {} is another name of a metric here, and each metric has one.",
                 metric.name
             );
             continue;
         };
-        let item = metric.desc.pmid.item();
-        let number = format!("Item::new({}, {})", item.cluster(), item.item());
-        let name = renamed(&metric.name, old, name);
-        declared += &match value_type(metric) {
-            Some(ty) => declaration(
-                metric,
-                &name,
-                &number,
-                &format!(".getter(|_: &Self| Err::<{ty}, Error>(Error::APPVERSION))"),
-            ),
-            None => {
-                _ = writeln!(items, "const {constant}: Item = {number};");
-                _ = writeln!(arms, "            {constant} => Err(Error::APPVERSION),");
-                declaration(metric, &name, constant, "")
-            }
-        };
+        parts.declare(metric, &renamed(&metric.name, old, name), &constant);
     }
-    let mut indoms = String::new();
+    let Parts { items, singles, columns, arms } = parts;
+    let (mut rows, mut fields, mut tables, mut reads) = Default::default();
     for (serial, domain) in &original.indoms {
-        _ = writeln!(items, "const {}: Serial = Serial::new({});", indom(serial.get()), serial.get());
-        let mut line = format!("        setup.indom({})", indom(serial.get()));
-        if !domain.present.is_empty() {
-            let present = domain.present.iter().map(|(inst, name)| format!("({}, {name:?})", inst.word()));
-            line += &format!(".instances([{}])", present.collect::<Vec<_>>().join(", "));
-        }
-        _ = writeln!(indoms, "{line}{};", help(&domain.texts));
-    }
-    if !indoms.is_empty() {
-        indoms.insert_str(
-            0,
-            "        // Instances that come and go are rows of a `Table`, as in the template `table`. Those that are listed here were \
-             there when this file\n        // was written.\n",
-        );
+        table((serial.get(), domain), columns.get(serial), [&mut rows, &mut fields, &mut tables, &mut reads]);
     }
     let fetch = if arms.is_empty() { String::new() } else { fetch(&arms) };
+    let refresh = if reads.is_empty() { String::new() } else { refresh(&reads) };
+    let names: Vec<_> = original.indoms.keys().map(|serial| indom(serial.get())).collect();
+    let (fields, made) = match names.is_empty() {
+        true => (";".to_owned(), type_name.to_owned()),
+        false => (format!(" {{\n{fields}}}"), format!("{type_name} {{ {} }}", names.join(", "))),
+    };
     format!(
         "//! Agent `{name}`, with the metrics of the agent `{old}`: names, numbers, types, units and help. The help is that of the original,
 //! under its licence.
@@ -81,19 +59,19 @@ pub(crate) fn source((name, type_name, domain): (&str, &str, u16), original: &Or
 
 use pmda::prelude::*;
 
-{items}
+{items}{rows}
 /// The agent, with its state between two requests.
 #[derive(Debug)]
-pub struct {type_name};
+pub struct {type_name}{fields}
 
 impl Agent for {type_name} {{
     const NAME: &'static str = {name:?};
     const DOMAIN: u16 = {domain};
 
     fn new(setup: &mut Setup) -> Start<Self> {{
-{indoms}{declared}        Ok({type_name})
+{singles}{tables}        Ok({made})
     }}
-{fetch}}}
+{refresh}{fetch}}}
 
 pmda::dso!({name}_init, {type_name});
 
@@ -112,12 +90,96 @@ mod tests {{
     )
 }
 
+/// Parts of the source file.
+#[derive(Default)]
+struct Parts {
+    /// Numbers of the metrics without a getter.
+    items: String,
+    /// Declarations of the metrics without instances.
+    singles: String,
+    /// Declarations of the metrics of each table.
+    columns: BTreeMap<Serial, String>,
+    /// Arms of `fetch`.
+    arms: String,
+}
+
+impl Parts {
+    fn declare(&mut self, metric: &Metric, name: &str, constant: &str) {
+        let item = metric.desc.pmid.item();
+        let number = format!("Item::new({}, {})", item.cluster(), item.item());
+        let (place, owner, agent) = match metric.desc.indom {
+            Some(domain) => {
+                let serial = domain.serial();
+                (self.columns.entry(serial).or_default(), indom(serial.get()), "_".to_owned())
+            }
+            None => (&mut self.singles, "setup".to_owned(), "_: &Self".to_owned()),
+        };
+        let desc = &metric.desc;
+        let mut text = match value_type(desc.ty) {
+            Some(ty) => {
+                let kind = match desc.semantics {
+                    Semantics::Counter => "counter",
+                    Semantics::Discrete => "discrete",
+                    _ => "gauge",
+                };
+                format!("        {owner}.{kind}({name:?}, {number}, |{agent}| Err::<{ty}, Error>(Error::APPVERSION))")
+            }
+            None => {
+                _ = writeln!(self.items, "const {constant}: Item = {number};");
+                _ = writeln!(self.arms, "            {constant} => Err(Error::APPVERSION),");
+                let semantics = match desc.semantics {
+                    Semantics::Counter => ".counter()",
+                    Semantics::Discrete => ".discrete()",
+                    _ => "",
+                };
+                format!("        {owner}.metric({name:?}, {constant}, Type::{:?}){semantics}", desc.ty)
+            }
+        };
+        if desc.units != Units::NONE {
+            text += &format!(".units({})", units(desc.units));
+        }
+        *place += &(text + &help(&metric.texts) + ";\n");
+    }
+}
+
+/// Adds the table of an instance domain: the type of its rows, its field, its declaration, and how it is read.
+fn table((serial, domain): (u32, &Instances), columns: Option<&String>, to: [&mut String; 4]) {
+    let [rows, fields, tables, reads] = to;
+    let name = indom(serial);
+    _ = writeln!(rows, "/// A row of instance domain {serial}.\n#[derive(Debug)]\nstruct Row{serial};\n");
+    _ = writeln!(fields, "    {name}: Table<Row{serial}>,");
+    if !domain.present.is_empty() {
+        let present = domain.present.iter().map(|(inst, name)| format!("{} {name:?}", inst.word()));
+        let present = present.collect::<Vec<_>>().join(", ");
+        _ = writeln!(tables, "        // Its instances when this file was written: {present}.");
+    }
+    _ = writeln!(tables, "        let mut {name} = setup.table(Serial::new({serial}), |agent: &Self| &agent.{name});");
+    let texts = help(&domain.texts);
+    if !texts.is_empty() {
+        _ = writeln!(tables, "        {name}{texts};");
+    }
+    *tables += columns.map_or("", String::as_str);
+    _ = writeln!(tables, "        let {name} = {name}.finish(setup);");
+    _ = writeln!(reads, "        self.{name}.refresh(request, |_rows| Err(Error::APPVERSION));");
+}
+
+/// Returns the method that reads the rows of tables.
+fn refresh(reads: &str) -> String {
+    format!(
+        "
+    /// Reads the rows of the tables. In place of the error: `rows.add(name, Row {{ … }})` for each row, and `Ok(())`.
+    fn refresh(&mut self, request: Request<'_>, _: Client) -> Result {{
+{reads}        Ok(())
+    }}
+"
+    )
+}
+
 /// Returns the method for the metrics that have no getter.
 fn fetch(arms: &str) -> String {
     format!(
         "
-    /// The metrics with instances: `out.put_inst(inst, value)` for each. Those of a table can have a getter, as in the
-    /// template `table`.
+    /// The metrics without a getter, such as events: `out.put_events(&self.queue)`.
     fn fetch(&mut self, item: Item, _: &mut Values<'_>) -> Result {{
         match item {{
 {arms}            _ => Err(Error::PMID),
@@ -127,9 +189,9 @@ fn fetch(arms: &str) -> String {
     )
 }
 
-/// Returns the Rust type of a metric that can have a getter: a number or a text without instances.
-fn value_type(metric: &Metric) -> Option<&'static str> {
-    let ty = match metric.desc.ty {
+/// Returns the Rust type of a metric that can have a getter: a number or a text.
+fn value_type(ty: Type) -> Option<&'static str> {
+    Some(match ty {
         Type::I32 => "i32",
         Type::U32 => "u32",
         Type::I64 => "i64",
@@ -138,8 +200,7 @@ fn value_type(metric: &Metric) -> Option<&'static str> {
         Type::Double => "f64",
         Type::String => "String",
         _ => return None,
-    };
-    metric.desc.indom.is_none().then_some(ty)
+    })
 }
 
 /// Names of constants, each of which is used once.
@@ -162,16 +223,16 @@ impl Constants {
         if !constant.starts_with(|c: char| c.is_ascii_uppercase()) {
             constant.insert_str(0, "M_");
         }
-        // `a.b_c` and `a_b.c`, and the constants of instance domains.
-        while constant.starts_with("INDOM_") || !self.used.insert(constant.clone()) {
-            constant = format!("{constant}_{}_{}", item.cluster(), item.item()).replacen("INDOM_", "OF_INDOM_", 1);
+        // `a.b_c` and `a_b.c`.
+        while !self.used.insert(constant.clone()) {
+            constant = format!("{constant}_{}_{}", item.cluster(), item.item());
         }
         Some(constant)
     }
 }
 
 fn indom(serial: u32) -> String {
-    format!("INDOM_{serial}")
+    format!("indom_{serial}")
 }
 
 /// Returns a metric's name, with another first component if that is the name of the original agent.
@@ -180,28 +241,6 @@ fn renamed(metric: &str, old: &str, new: &str) -> String {
         Some(rest) if rest.starts_with('.') || rest.is_empty() => format!("{new}{rest}"),
         _ => metric.to_owned(),
     }
-}
-
-fn declaration(metric: &Metric, name: &str, number: &str, getter: &str) -> String {
-    let desc = &metric.desc;
-    let mut text = format!("        setup.metric({name:?}, {number}, Type::{})", type_of(desc.ty));
-    match desc.semantics {
-        Semantics::Counter => text += ".counter()",
-        Semantics::Discrete => text += ".discrete()",
-        _ => {}
-    }
-    if let Some(domain) = desc.indom {
-        text += &format!(".indom({})", indom(domain.serial().get()));
-    }
-    if desc.units != Units::NONE {
-        text += &format!(".units({})", units(desc.units));
-    }
-    text + &help(&metric.texts) + getter + ";\n"
-}
-
-fn type_of(ty: Type) -> String {
-    // The names of the variants.
-    format!("{ty:?}")
 }
 
 fn units(units: Units) -> String {
