@@ -128,7 +128,9 @@ impl Original {
             let indoms = metrics.iter().filter_map(|metric| metric.desc.indom);
             let indoms = indoms.map(|indom| (indom.serial(), indom)).collect::<BTreeMap<_, _>>();
             let indoms = indoms.into_iter().map(|(serial, indom)| (serial, instances(indom, &mut agent))).collect();
-            Ok(Original { metrics, indoms })
+            let mut original = Original { metrics, indoms };
+            original.add_help(domain, &fs::read(dir.join("help")).unwrap_or_default());
+            Ok(original)
         });
         asked.map_err(|e| {
             let said = fs::read(&log).unwrap_or_default();
@@ -137,6 +139,22 @@ impl Original {
                 said.lines().rev().find(|line| !line.is_empty() && !line.starts_with("Log ")).unwrap_or_default();
             format!("{}: {e}{}{last}", dir.display(), if last.is_empty() { "" } else { "; its log: " }).into()
         })
+    }
+}
+
+impl Original {
+    /// Adds the texts of the file `help`, which PCP's Install compiles for the agent, where the agent itself has none.
+    fn add_help(&mut self, domain: Domain, file: &[u8]) {
+        for entry in pcp_help::source::raw_entries(file) {
+            let name = entry.name();
+            let of_metric = self.metrics.iter_mut().find(|metric| metric.name == name).map(|metric| &mut metric.texts);
+            let indoms = self.indoms.iter_mut();
+            let mut of_indom = indoms.map(|(serial, indom)| (format!("{domain}.{serial}"), &mut indom.texts));
+            let texts = of_metric.or_else(|| of_indom.find(|(number, _)| *number == name).map(|(_, texts)| texts));
+            if let Some(texts) = texts.filter(|texts| texts.iter().all(String::is_empty)) {
+                *texts = [entry.oneline, &entry.text].map(|text| String::from_utf8_lossy(text).trim_end().to_owned());
+            }
+        }
     }
 }
 
@@ -197,4 +215,28 @@ fn instances(indom: InDom, agent: &mut Collector<Process>) -> Instances {
 /// Returns the line and the help text. An agent without texts answers with an error, which is no reason to stop.
 fn texts(subject: Subject, agent: &mut Collector<Process>) -> [String; 2] {
     [TextKind::OneLine, TextKind::Help].map(|kind| agent.text(subject, kind).unwrap_or_default().trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use pmapi::{Item, PmId, Semantics, Type, Units};
+
+    use super::*;
+
+    #[test]
+    fn the_help_file_has_what_the_agent_does_not_say() {
+        let domain = Domain::new(19).unwrap();
+        let metric = |name: &str, item, oneline: &str| {
+            let pmid = PmId::new(domain, Item::new(0, item));
+            let desc = Desc { pmid, ty: Type::U32, indom: None, semantics: Semantics::Instant, units: Units::NONE };
+            Metric { name: name.to_owned(), desc, texts: [oneline.to_owned(), String::new()] }
+        };
+        let indom = Instances { present: Vec::new(), texts: <[String; 2]>::default() };
+        let metrics = vec![metric("x.a", 0, ""), metric("x.b", 1, "own"), metric("x.c", 2, "")];
+        let mut original = Original { metrics, indoms: BTreeMap::from([(Serial::new(3), indom)]) };
+        original.add_help(domain, b"# comment\n@ x.a One\ntwo\nlines\n\n@ x.b Other\n@ 19.3 Things\n@ y.z None\n");
+        let texts: Vec<_> = original.metrics.iter().map(|metric| metric.texts.each_ref().map(String::as_str)).collect();
+        assert_eq!(texts, [["One", "two\nlines"], ["own", ""], ["", ""]]);
+        assert_eq!(original.indoms[&Serial::new(3)].texts, ["Things", ""]);
+    }
 }
