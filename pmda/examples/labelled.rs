@@ -13,7 +13,7 @@ impl Agent for Mine {
     const NAME: &'static str = "labelled";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         #[derive(serde::Serialize)]
         struct Own {
             agent: &'static str,

@@ -29,7 +29,7 @@ impl Agent for Own {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let number = setup.argument("-N").prompt("Number of processes to show").default("10");
         number.help("The processes with the highest CPU time are shown, from 1 to 1000.");
         setup.run_as("root");

@@ -29,7 +29,7 @@ impl Agent for Spool {
     const NAME: &'static str = "spool";
     const DOMAIN: u16 = 466;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.not_ready();
         setup.labels(json!({"role": "spool"}));
         let dir = setup.discrete("spool.dir", Item::new(0, 0), |spool: &Self| spool.dir.display().to_string());

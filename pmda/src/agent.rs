@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, LabelSubject};
 use crate::client::{Client, ClientAttribute};
 #[cfg(feature = "daemon")]
 use crate::command_line::CommandLine;
-use crate::error::Start;
+use crate::error::BoxError;
 use crate::indom::Instances;
 use crate::log::Layer;
 use crate::poll::{PollSet, Wake};
@@ -73,7 +73,7 @@ pub trait Agent: Sized + 'static {
     ///         Options::augment_args(command)
     ///     }
     ///
-    ///     fn new(setup: &mut Setup) -> Start<Self> {
+    ///     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
     ///         setup.discrete("top.number", Item::new(0, 0), |top: &Self| top.0.number).help("Processes shown", "Set by -N.");
     ///         Ok(Top(Options::from_arg_matches(setup.options())?))
     ///     }
@@ -107,14 +107,14 @@ pub trait Agent: Sized + 'static {
     ///
     /// # Errors
     /// An error ends the agent, with its text in the log.
-    fn new(setup: &mut Setup) -> Start<Self>;
+    fn new(setup: &mut Setup) -> Result<Self, BoxError>;
 
     /// Opens resources that only one process can have, such as a port. Called once before the first request, but not
     /// when the binary only writes files.
     ///
     /// # Errors
     /// An error ends the agent, with its text in the log.
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
 

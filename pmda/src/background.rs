@@ -12,7 +12,7 @@ use nix::unistd::pipe2;
 use pmapi::{Error, Result};
 use tracing::{error, warn};
 
-use crate::error::{Failure, Start};
+use crate::error::BoxError;
 use crate::log::catch;
 
 /// A data source, read periodically by a separate thread, and its latest snapshot.
@@ -47,7 +47,7 @@ use crate::log::catch;
 /// # impl Agent for Slow {
 /// #     const NAME: &'static str = "slow";
 /// #     const DOMAIN: u16 = 400;
-/// fn new(setup: &mut Setup) -> Start<Self> {
+/// fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 ///     setup.not_ready();
 ///     let number = setup.gauge("slow.number", Item::new(0, 0), |slow: &Self| slow.source.latest().map(|number| *number));
 ///     number.help("A number", "It takes three seconds.");
@@ -76,7 +76,7 @@ pub struct Background<T> {
 
 /// A source whose thread has not started.
 struct Idle<T> {
-    source: Box<dyn FnMut() -> Start<T> + Send>,
+    source: Box<dyn FnMut() -> Result<T, BoxError> + Send>,
     until: OwnedFd,
 }
 
@@ -114,7 +114,7 @@ impl<T: Send + Sync + 'static> Background<T> {
     ///
     /// # Errors
     /// The error of pipe(2). If the thread cannot be created, that is the outcome of the source.
-    pub fn spawn(period: Duration, source: impl FnMut() -> Start<T> + Send + 'static) -> io::Result<Self> {
+    pub fn spawn(period: Duration, source: impl FnMut() -> Result<T, BoxError> + Send + 'static) -> io::Result<Self> {
         let (first, until) = pipe2(OFlag::O_CLOEXEC)?;
         let idle = Mutex::new(Some(Idle { source: Box::new(source), until }));
         Ok(Background { shared: Arc::new(Shared::new(period)), first, start: Once::new(), idle })
@@ -256,7 +256,7 @@ impl<T> Publisher<T> {
     }
 
     /// Publishes an error in place of the snapshot, as [`Background::spawn`] describes it.
-    pub fn fail(&self, error: impl Into<Failure>) {
+    pub fn fail(&self, error: impl Into<BoxError>) {
         self.0.publish(Err(error.into()));
     }
 
@@ -304,7 +304,7 @@ impl<T> fmt::Debug for Publisher<T> {
 }
 
 impl<T> Outlet<T> {
-    fn publish(&self, outcome: Start<T>) {
+    fn publish(&self, outcome: Result<T, BoxError>) {
         self.shared.publish(outcome);
         drop(self.until.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -348,7 +348,7 @@ impl<T> Shared<T> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn publish(&self, outcome: Start<T>) {
+    fn publish(&self, outcome: Result<T, BoxError>) {
         let failed = outcome.as_ref().err().map(ToString::to_string);
         let outcome = outcome.map(Arc::new).map_err(|e| code(&e));
         let mut to = self.lock();
@@ -387,7 +387,7 @@ impl<T> Shared<T> {
 }
 
 /// Returns the number of an error for clients.
-fn code(e: &Failure) -> Error {
+fn code(e: &BoxError) -> Error {
     match (e.downcast_ref::<Error>(), e.downcast_ref::<io::Error>()) {
         (Some(e), _) => *e,
         (_, Some(e)) => e.raw_os_error().map_or(Error::GENERIC, Error::from_errno),
@@ -406,7 +406,7 @@ impl<T> Drop for Running<'_, T> {
 }
 
 /// Reads a source until its owner drops it. Ends earlier if the drop of a snapshot panics.
-fn read<T>(shared: &Shared<T>, mut source: impl FnMut() -> Start<T>, until: &mut Option<OwnedFd>) {
+fn read<T>(shared: &Shared<T>, mut source: impl FnMut() -> Result<T, BoxError>, until: &mut Option<OwnedFd>) {
     let _running = Running(shared);
     loop {
         let begun = Instant::now();
@@ -526,7 +526,7 @@ mod tests {
         let (publisher, source) = Background::<u32>::channel().unwrap();
         let source = source.named("web");
         for (error, code, text) in [
-            (Failure::from("connection refused to [::1]:8080"), Error::GENERIC, "connection refused to [::1]:8080"),
+            (BoxError::from("connection refused to [::1]:8080"), Error::GENERIC, "connection refused to [::1]:8080"),
             (Error::PERMISSION.into(), Error::PERMISSION, "No permission to perform requested operation"),
             (io::Error::from_raw_os_error(2).into(), Error::from_errno(2), "No such file or directory (os error 2)"),
         ] {

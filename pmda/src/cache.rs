@@ -59,7 +59,7 @@ use file::{Head, MAX};
 ///     const NAME: &'static str = "files";
 ///     const DOMAIN: u16 = 400;
 ///
-///     fn new(setup: &mut Setup) -> Start<Self> {
+///     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 ///         setup.indom(FILE).help("Files", "The files of the agent's directory.");
 ///         let size = setup.metric("files.size", Item::new(0, 0), Type::U64).indom(FILE).units(Units::BYTES);
 ///         size.help("Size of a file", "In bytes.");
@@ -91,7 +91,7 @@ use file::{Head, MAX};
 /// let mut files = pcp_collector::Local::<Files>::collector()?;
 /// let size = files.metric("files.size")?;
 /// assert!(files.values(size)?.iter().count() > 1);
-/// # Ok::<(), pmda::Failure>(())
+/// # Ok::<(), pmda::BoxError>(())
 /// ```
 #[derive(Debug)]
 pub struct Cache<T> {

@@ -31,7 +31,7 @@ pub struct ConfigFile {
 enum Seen {
     Nothing,
     Content(Content),
-    Failure(Option<i32>),
+    BoxError(Option<i32>),
 }
 
 /// The content that was read last.
@@ -123,8 +123,8 @@ impl ConfigFile {
                 Some(Ok(bytes))
             }
             Err(e) => {
-                let news = !matches!(self.seen, Seen::Failure(code) if code == e.raw_os_error());
-                self.seen = Seen::Failure(e.raw_os_error());
+                let news = !matches!(self.seen, Seen::BoxError(code) if code == e.raw_os_error());
+                self.seen = Seen::BoxError(e.raw_os_error());
                 let default = self.default.as_ref().filter(|_| e.kind() == io::ErrorKind::NotFound);
                 news.then(|| default.cloned().ok_or(e))
             }

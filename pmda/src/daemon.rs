@@ -12,7 +12,7 @@ use tracing::{error, warn};
 use crate::agent::Agent;
 use crate::command_line::{CommandLine, Options};
 use crate::engine::{Engine, EngineBuilder, SetupError, Startup};
-use crate::error::{Failure, Start};
+use crate::error::BoxError;
 use crate::install::{self, Task};
 use crate::options::spelling;
 use crate::peer::{Starter, close_inherited};
@@ -87,7 +87,7 @@ pub fn run<A: Agent>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Returns the reasons why an agent does not start, one text for each mistake in its declarations.
-fn reasons(failure: &Failure) -> Vec<String> {
+fn reasons(failure: &BoxError) -> Vec<String> {
     match failure.downcast_ref::<SetupError>() {
         Some(SetupError::Declarations(Mistakes(mistakes))) => mistakes.iter().map(ToString::to_string).collect(),
         // An error of the system has no path and no place.
@@ -110,7 +110,7 @@ fn without_pmcd(program: &str) -> String {
 /// The agent cannot open its resources. As in C agents this is logged as an error, not as critical.
 #[derive(Debug, Error)]
 #[error(transparent)]
-struct NotOpened(Failure);
+struct NotOpened(BoxError);
 
 fn builder<A: Agent>(options: &Options) -> EngineBuilder<A> {
     let mut builder = Engine::builder().options(options.matches.clone());
@@ -132,7 +132,7 @@ fn serve<A: Agent>(
     config: Config,
     user: Option<user::UserIds>,
     starter: Option<Starter>,
-) -> Start<()> {
+) -> Result<(), BoxError> {
     let bound = match &options.address {
         Some(address) => address.bind(&config, user).map_err(|e| format!("{address}: {e}"))?,
         None => Bound::Pipe,
@@ -180,7 +180,7 @@ fn written<A: Agent>(options: &Options) -> ExitCode {
     }
 }
 
-fn write<A: Agent>(options: &Options) -> Start<()> {
+fn write<A: Agent>(options: &Options) -> Result<(), BoxError> {
     if let Some(reason) = options.unfit_for_install().filter(|_| options.write_pmda.is_some()) {
         return Err(reason.into());
     }
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn a_bare_error_of_new_says_where_it_comes_from() {
-        let failed = |e: Failure| reasons(&SetupError::Agent(e).into());
-        let e = std::fs::read("/nonexistent").map(drop).map_err(Failure::from);
+        let failed = |e: BoxError| reasons(&SetupError::Agent(e).into());
+        let e = std::fs::read("/nonexistent").map(drop).map_err(BoxError::from);
         assert_eq!(e.map_err(failed), Err(vec!["Agent::new: No such file or directory (os error 2)".to_owned()]));
         assert_eq!(failed("/nonexistent: not there".into()), ["/nonexistent: not there"]);
     }

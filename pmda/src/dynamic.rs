@@ -28,7 +28,7 @@ use crate::schema::{InDomDef, MetricDef, Mistake, check_help};
 /// # impl Agent for Files {
 /// #     const NAME: &'static str = "files";
 /// #     const DOMAIN: u16 = 400;
-/// fn new(setup: &mut Setup) -> Start<Self> {
+/// fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 ///     let mut names = setup.dynamic(["files.open"]);
 ///     names.insert(MetricDef::new("files.open.log", Item::new(1, 0), Type::U64).counter().units(Units::BYTES))?;
 ///     Ok(Files { names })
@@ -42,7 +42,7 @@ use crate::schema::{InDomDef, MetricDef, Mistake, check_help};
 /// #     }
 /// # }
 /// # assert_eq!(pcp_collector::Local::<Files>::collector()?.pmid("files.open.log")?.item(), Item::new(1, 0));
-/// # Ok::<(), pmda::Failure>(())
+/// # Ok::<(), pmda::BoxError>(())
 /// ```
 ///
 /// The time to add, remove or find a metric does not depend on the number of metrics.

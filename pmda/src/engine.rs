@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::agent::Agent;
 use crate::catalog::Version;
 use crate::client::{Client, ClientAttribute, Known};
-use crate::error::Failure;
+use crate::error::BoxError;
 use crate::fixed_limit::FixedLimit;
 use crate::log;
 use crate::poll::Wake;
@@ -182,7 +182,7 @@ impl<A: Agent> Engine<A> {
     ///
     /// # Errors
     /// When a file cannot be read or is not compiled help. The declared help stays.
-    pub fn open_help(&mut self, base: &std::path::Path) -> Result<(), Failure> {
+    pub fn open_help(&mut self, base: &std::path::Path) -> Result<(), BoxError> {
         self.schema.compiled_help = Some(Compiled::open(base)?);
         Ok(())
     }

@@ -49,7 +49,7 @@ use store::{Store, Waiting, size};
 ///     const NAME: &'static str = "lines";
 ///     const DOMAIN: u16 = 400;
 ///
-///     fn new(setup: &mut Setup) -> Start<Self> {
+///     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 ///         setup.metric("lines.records", RECORDS, Type::Event).help("Lines as they come", "");
 ///         setup.metric("lines.line", LINE, Type::String).parameter();
 ///         Ok(Lines { queue: setup.event_queue(64 << 10) })

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pcp_base::file::{self, Dir, NewFile};
 
-use crate::error::Failure;
+use crate::error::BoxError;
 use crate::install::{self, About, Question, Spelling, Task};
 use crate::schema::Schema;
 
@@ -86,7 +86,7 @@ impl Schema {
         dir: &Path,
         binary: &Path,
         spelling: impl Fn(&str) -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BoxError> {
         let pmns = self.name_space()?;
         let top = Dir::create(dir).map_err(at(dir))?;
         let write = |name: &Path, text: &str, mode: u32| {
@@ -135,6 +135,6 @@ fn write(top: &Dir, path: &Path, mode: u32, content: impl FnOnce(&mut NewFile) -
 }
 
 /// Adds the path to an error of a file.
-fn at(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
+fn at(path: &Path) -> impl Fn(io::Error) -> BoxError + '_ {
     move |e| format!("{}: {e}", path.display()).into()
 }

@@ -12,7 +12,7 @@
 //! # impl Agent for Mine {
 //! #     const NAME: &'static str = "mine";
 //! #     const DOMAIN: u16 = 400;
-//! #     fn new(setup: &mut Setup) -> Start<Self> {
+//! #     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 //! #         setup.gauge("mine.answer", Item::new(0, 0), |_: &Mine| 42_u32);
 //! #         Ok(Mine)
 //! #     }

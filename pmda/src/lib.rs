@@ -15,7 +15,7 @@
 //!     const NAME: &'static str = "uptime";
 //!     const DOMAIN: u16 = 400;
 //!
-//!     fn new(setup: &mut Setup) -> Start<Self> {
+//!     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 //!         let up = setup.counter("uptime.agent", Item::new(0, 0), |agent: &Self| agent.0.elapsed());
 //!         up.units(Units::SECONDS).help("Time since the agent started", "In seconds.");
 //!         Ok(Uptime(std::time::Instant::now()))
@@ -28,7 +28,7 @@
 //! let mut uptime = pcp_collector::Local::<Uptime>::collector()?; // the same agent, in a test
 //! let up = uptime.metric("uptime.agent")?;
 //! assert!(matches!(uptime.value(up)?, Atom::Double(seconds) if seconds < 60.0));
-//! # Ok::<(), pmda::Failure>(())
+//! # Ok::<(), pmda::BoxError>(())
 //! ```
 //!
 //! A metric has the type of what its function returns ([`TypedValue`]). A value for a declared type is converted if
@@ -129,7 +129,7 @@ pub use config_file::ConfigFile;
 #[cfg(feature = "daemon")]
 pub use daemon::main;
 pub use dynamic::Dynamic;
-pub use error::{Failure, Start};
+pub use error::BoxError;
 pub use event::{Event, EventQueue, EventSender};
 pub use indom::Instances;
 pub use pcp_pdu::event::{EventFlags, Stamp};

@@ -266,7 +266,7 @@ mod tests {
             command.arg(clap::arg!(-n <N> "How many").default_value("5").value_parser(clap::value_parser!(u32)))
         }
 
-        fn new(_: &mut Setup) -> Start<Self> {
+        fn new(_: &mut Setup) -> Result<Self, BoxError> {
             Ok(Own)
         }
 
@@ -365,7 +365,7 @@ mod tests {
             command.args(['d', 'D', 'U', 'i', 'l', 'u', '6'].map(own)).arg(own('p').action(ArgAction::SetTrue))
         }
 
-        fn new(_: &mut Setup) -> Start<Self> {
+        fn new(_: &mut Setup) -> Result<Self, BoxError> {
             Ok(Letters)
         }
 

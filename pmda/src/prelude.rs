@@ -10,7 +10,7 @@ pub use crate::catalog::Catalog;
 pub use crate::client::{Client, Clients};
 pub use crate::config_file::ConfigFile;
 pub use crate::dynamic::Dynamic;
-pub use crate::error::Start;
+pub use crate::error::BoxError;
 pub use crate::indom::Instances;
 pub use crate::request::Request;
 pub use crate::schema::{ArgumentDef, InDomDef, MetricDef};

@@ -7,7 +7,7 @@ use pmapi::Config;
 use pmapi::debug::Debug;
 use tracing::warn;
 
-use crate::error::Start;
+use crate::error::BoxError;
 use crate::peer::{self, Starter};
 use crate::transport::{Address, Bound};
 use crate::user::UserError;
@@ -83,7 +83,7 @@ impl Program {
     /// A text with the address when the socket cannot be used, or when pmcd, which has started the program, ends without
     /// connecting; and [`UserError`] when the process cannot change to the
     /// user.
-    pub fn connect(&self) -> Start<(File, File)> {
+    pub fn connect(&self) -> Result<(File, File), BoxError> {
         let config = Config::load();
         let failed = |e: std::io::Error| match &self.address {
             Some(address) => format!("{address}: {e}"),
@@ -110,7 +110,7 @@ pub(crate) fn intended_user(name: Option<&str>, config: &Config) -> Option<user:
 
 /// Changes to the user of `-U`, or otherwise to PCP's user. Root stays root on request (`-U root`), and on a host
 /// without PCP.
-pub(crate) fn become_user(name: Option<&str>, config: &Config) -> Start<()> {
+pub(crate) fn become_user(name: Option<&str>, config: &Config) -> Result<(), BoxError> {
     let switched = match name {
         Some(name) => user::change_user(name),
         None if user::is_root() => user::change_user(&config.user()),

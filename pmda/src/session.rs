@@ -348,7 +348,7 @@ mod tests {
 
     use super::*;
     use crate::background::Background;
-    use crate::error::Start;
+    use crate::error::BoxError;
     use crate::setup::Setup;
     use crate::values::Values;
     use pmapi::{Config, Domain, Item};
@@ -373,7 +373,7 @@ mod tests {
     impl Agent for None {
         const NAME: &'static str = "none";
         const DOMAIN: u16 = 400;
-        fn new(_: &mut Setup) -> Start<Self> {
+        fn new(_: &mut Setup) -> Result<Self, BoxError> {
             Ok(None)
         }
     }
@@ -438,7 +438,7 @@ mod tests {
         const NAME: &'static str = "listening";
         const DOMAIN: u16 = 400;
 
-        fn new(_: &mut Setup) -> Start<Self> {
+        fn new(_: &mut Setup) -> Result<Self, BoxError> {
             Ok(Listening::default())
         }
 

@@ -65,7 +65,7 @@ impl Setup {
     ///     const NAME: &'static str = "door";
     ///     const DOMAIN: u16 = 400;
     ///
-    ///     fn new(setup: &mut Setup) -> Start<Self> {
+    ///     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
     ///         setup.counter("door.opened", Item::new(0, 0), |door: &Self| door.opened).units(Units::COUNT);
     ///         setup.gauge("door.since", Item::new(0, 1), |door: &Self| door.since.elapsed()).units(Units::SECONDS);
     ///         setup.discrete("door.width", Item::new(0, 2), |door: &Self| door.width);
@@ -81,7 +81,7 @@ impl Setup {
     /// # assert_eq!(door.value(name)?, Atom::from("front"));
     /// # let width = door.metric("door.width")?;
     /// # assert_eq!(door.values(width)?.iter().count(), 0);
-    /// # Ok::<(), pmda::Failure>(())
+    /// # Ok::<(), pmda::BoxError>(())
     /// ```
     pub fn counter<A: 'static, V: TypedValue>(
         &mut self,

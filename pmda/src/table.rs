@@ -34,7 +34,7 @@ use crate::values::{Erased, TypedValue, Value, Values};
 ///     const NAME: &'static str = "files";
 ///     const DOMAIN: u16 = 400;
 ///
-///     fn new(setup: &mut Setup) -> Start<Self> {
+///     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 ///         let mut files = setup.table(Serial::new(0), |agent: &Files| &agent.files).whole_names();
 ///         files.help("Files", "The files of the agent's directory.");
 ///         files.gauge("files.size", Item::new(0, 0), |file| file.len()).units(Units::BYTES);
@@ -60,7 +60,7 @@ use crate::values::{Erased, TypedValue, Value, Values};
 /// let sizes = files.values(size)?.iter().count();
 /// assert!(sizes > 1);
 /// assert_eq!(files.value(count)?, Atom::U64(sizes as u64));
-/// # Ok::<(), pmda::Failure>(())
+/// # Ok::<(), pmda::BoxError>(())
 /// ```
 #[derive(Debug)]
 pub struct Table<R> {

@@ -3,7 +3,7 @@
 use pcp_help::{Compiled, Entry};
 use pmapi::{InDom, PmId};
 
-use crate::error::Failure;
+use crate::error::BoxError;
 use crate::schema::Schema;
 
 impl Schema {
@@ -34,12 +34,12 @@ impl Schema {
     ///
     /// # Errors
     /// When a name is invalid or used twice.
-    pub fn pmns(&self) -> Result<String, Failure> {
+    pub fn pmns(&self) -> Result<String, BoxError> {
         Ok(self.name_space()?.pmns)
     }
 
     /// Returns the texts of the files `pmns` and `root` (PMNS(5)).
-    pub(crate) fn name_space(&self) -> Result<pmns::write::AgentFiles, Failure> {
+    pub(crate) fn name_space(&self) -> Result<pmns::write::AgentFiles, BoxError> {
         let mut tree = pmns::Tree::new();
         for m in self.metrics() {
             tree.insert(m.name(), PmId::new(self.domain(), m.item()))?;

@@ -101,7 +101,7 @@ impl Agent for Meter {
     const NAME: &'static str = "meter";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.counter("meter.number", Item::new(0, 0), |_: &Self| 7_u64);
         setup.string("meter.name", Item::new(0, 1), |meter: &Self| &meter.name);
         setup.gauge("meter.time", Item::new(0, 2), |_: &Self| Some(Duration::from_secs(1))).units(Units::SECONDS);

@@ -56,7 +56,7 @@ impl Agent for Bad {
     const NAME: &'static str = "bad";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.indom(TWO).instances([(0, "zero"), (1, "one")]);
         setup.metric("bad.first", FIRST, Type::U32);
         setup.metric("bad.panics", PANICS, Type::U32);

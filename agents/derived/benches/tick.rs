@@ -31,7 +31,7 @@ impl Agent for Operands {
     const NAME: &'static str = "many";
     const DOMAIN: u16 = 405;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.indom(Serial::new(0)).instances((0..INSTANCES).map(|number| (number, format!("i{number}"))));
         for number in 0..OPERANDS {
             setup.metric(format!("many.m{number}"), Item::new(0, number), Type::U32).indom(Serial::new(0));

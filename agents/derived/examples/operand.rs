@@ -38,7 +38,7 @@ impl Agent for Operand {
     const NAME: &'static str = "operand";
     const DOMAIN: u16 = 405;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("operand.count", COUNT, Type::U64).counter().units(Units::COUNT);
         setup.metric("operand.square", SQUARE, Type::U64).counter().units(Units::COUNT);
         setup.metric("operand.reset", RESET, Type::U64).storable();
@@ -107,17 +107,17 @@ impl Agent for Operand {
 }
 
 impl Operand {
-    fn set_instances(&mut self, list: &str) -> Start<()> {
+    fn set_instances(&mut self, list: &str) -> Result<(), BoxError> {
         let pairs = list.split_whitespace().map(|pair| pair.split_once('=').ok_or("no number"));
         let instance =
-            |(number, name): (&str, &str)| Ok::<_, pmda::Failure>((Inst::new(number.parse()?), name.to_owned()));
-        self.list = List(pairs.map(|pair| instance(pair?)).collect::<Start<_>>()?);
+            |(number, name): (&str, &str)| Ok::<_, pmda::BoxError>((Inst::new(number.parse()?), name.to_owned()));
+        self.list = List(pairs.map(|pair| instance(pair?)).collect::<Result<_, BoxError>>()?);
         list.clone_into(&mut self.instances);
         Ok(())
     }
 
     /// Replaces `operand.changing` by a metric with another PMID and type. `none` only removes it.
-    fn set_kind(&mut self, kind: &str) -> Start<()> {
+    fn set_kind(&mut self, kind: &str) -> Result<(), BoxError> {
         self.dynamic.clear();
         self.changed = Item::new(CHANGING, self.changed.item() + 1);
         let ty = if kind == "double" { Type::Double } else { Type::U32 };

@@ -73,7 +73,7 @@ impl Control {
     }
 
     /// Adds the metrics and their instance domains to the name space.
-    pub(crate) fn show(dynamic: &mut Dynamic) -> Start<()> {
+    pub(crate) fn show(dynamic: &mut Dynamic) -> Result<(), BoxError> {
         for metric in metrics() {
             dynamic.insert(&metric)?;
         }
@@ -89,7 +89,7 @@ impl Control {
     }
 
     /// Returns the instance of a group, and makes it active.
-    pub(crate) fn number(&mut self, group: &str) -> Start<Inst> {
+    pub(crate) fn number(&mut self, group: &str) -> Result<Inst, BoxError> {
         Ok(self.groups.store(group, ())?)
     }
 

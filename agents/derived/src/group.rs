@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pcp_derived::Column;
 use pmapi::{Domain, Error, InDom, Inst, Result};
-use pmda::{Background, Instances, PollSet, Start};
+use pmda::{Background, BoxError, Instances, PollSet};
 use tracing::warn;
 
 use crate::config::{GroupConfig, Operands};
@@ -45,7 +45,7 @@ impl Group {
         interval: Duration,
         patience: Duration,
         pool: &mut Pool,
-    ) -> Start<Group> {
+    ) -> Result<Group, BoxError> {
         let config = group.clone();
         let interval = group.interval.unwrap_or(interval);
         let source: Box<dyn Source> = match &config.operands {

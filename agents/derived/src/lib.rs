@@ -90,7 +90,7 @@ impl Agent for Derived {
         done
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.not_ready();
         options::ask(setup);
         for (name, text) in config::READY {
@@ -122,7 +122,7 @@ impl Agent for Derived {
         })
     }
 
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         if let Some(config) = self.config.take() {
             self.run(config);
         }

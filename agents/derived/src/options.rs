@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pcp_client::HostSpec;
 use pmda::{
-    Setup, Start,
+    BoxError, Setup,
     clap::{Arg, ArgAction, ArgMatches, Command, value_parser},
 };
 
@@ -68,7 +68,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 impl Options {
-    pub(crate) fn new(setup: &Setup) -> Start<Options> {
+    pub(crate) fn new(setup: &Setup) -> Result<Options, BoxError> {
         let given: &ArgMatches = setup.options();
         let default =
             || setup.config().sysconf_dir().join(format!("pmda{}", setup.name())).to_string_lossy().into_owned();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pmapi::{InDom, Semantics};
-use pmda::Failure;
+use pmda::BoxError;
 use pmda::prelude::*;
 use tracing::error;
 
@@ -74,7 +74,7 @@ impl Show {
         group: (usize, &str),
         old: Option<&Arc<Metrics>>,
         new: &Metrics,
-    ) -> Vec<(usize, Failure)> {
+    ) -> Vec<(usize, BoxError)> {
         let mut failures = Vec::new();
         let mut numbered = HashMap::with_capacity(new.good.len());
         for (place, metric) in new.good.iter().enumerate() {
@@ -129,14 +129,14 @@ impl Show {
         }
     }
 
-    fn number(&mut self, name: &str) -> Start<Item> {
+    fn number(&mut self, name: &str) -> Result<Item, BoxError> {
         let number = self.items.store(name, ())?.word();
         let cluster = u16::try_from(number / CLUSTER + 1 + u32::from(control::CLUSTER)).ok();
         let item = cluster.and_then(|cluster| Item::try_new(cluster, (number % CLUSTER) as u16));
         Ok(item.ok_or("all numbers for metrics are in use")?)
     }
 
-    fn insert(&mut self, item: Item, derived: &metrics::Metric, group: (usize, &str)) -> Start<()> {
+    fn insert(&mut self, item: Item, derived: &metrics::Metric, group: (usize, &str)) -> Result<(), BoxError> {
         let mut metric = MetricDef::new(&derived.name, item, derived.desc.ty);
         metric.units(derived.desc.units).help(&derived.oneline, &derived.help);
         match derived.desc.semantics {
@@ -156,7 +156,7 @@ impl Show {
 
     /// Returns the agent's domain that stands for an operands' domain. Groups do not share domains, because the
     /// instances of each group come from its pmcd.
-    fn indom(&mut self, operand: InDom, (group, group_name): (usize, &str)) -> Start<Serial> {
+    fn indom(&mut self, operand: InDom, (group, group_name): (usize, &str)) -> Result<Serial, BoxError> {
         let number = domain(&mut self.serials, &format!("{group_name}:{operand}"), limits::DOMAINS)?;
         let serial = Serial::try_new(number + control::SERIALS).filter(|serial| *serial < SERIALS);
         let serial = serial.ok_or("all numbers for instance domains are in use")?;
@@ -174,7 +174,7 @@ impl Show {
 
 /// Returns the number of an instance domain. At most `limit` domains have numbers, because numbers are kept forever,
 /// and a source of operands could report another domain each time.
-fn domain(numbers: &mut Cache<()>, name: &str, limit: usize) -> Start<u32> {
+fn domain(numbers: &mut Cache<()>, name: &str, limit: usize) -> Result<u32, BoxError> {
     if numbers.len() >= limit && numbers.named(name).is_none() {
         return Err(format!("there are more than {limit} instance domains").into());
     }

@@ -67,7 +67,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let options = Options::from_arg_matches(setup.options())?;
         let prefix = setup.name().to_owned();
         let mut files = Collection::new(&prefix, setup.config().tmp_dir().join(&prefix));
@@ -93,7 +93,7 @@ impl<const DOMAIN: u16> Agent for Files<DOMAIN> {
         Ok(agent)
     }
 
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         if let Err(e) = self.files.watch() {
             tracing::warn!("{}: no thread watches the files, requests read them: {e}", self.prefix);
         }

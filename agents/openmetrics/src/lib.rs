@@ -104,7 +104,7 @@ impl Agent for Openmetrics {
         }
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.not_ready();
         setup.file("config.d/README", SOURCES);
         let options = Options::from_arg_matches(setup.options())?;
@@ -125,7 +125,7 @@ impl Agent for Openmetrics {
         })
     }
 
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         info!("Initializing ... currently in notready state.");
         self.sources.start()?;
         self.update_names();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pmda::clap::{self, Arg, Args as _, Command, FromArgMatches as _};
-use pmda::{CommandLine, Setup, Start};
+use pmda::{BoxError, CommandLine, Setup};
 
 use crate::access::Owners;
 use crate::budget::Budget;
@@ -146,7 +146,7 @@ impl Options {
         ConfigDir::new(path, if self.nosort { Order::Any } else { Order::ByName }, self.owners())
     }
 
-    pub(crate) fn defaults(&self, setup: &Setup) -> Start<Defaults> {
+    pub(crate) fn defaults(&self, setup: &Setup) -> Result<Defaults, BoxError> {
         let config = setup.config();
         Ok(Defaults {
             timeout: self.timeout,

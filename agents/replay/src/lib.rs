@@ -64,7 +64,7 @@ impl Agent for Replay {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         options::ask(setup);
         let options = Options::from_arg_matches(setup.options())?;
         let path = options.archives().ok_or("no archive: name one with option -a")?;

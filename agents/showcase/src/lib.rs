@@ -90,7 +90,7 @@ impl Agent for Showcase {
         large::options(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         constants::declare(setup);
         Ok(Showcase {
             large: large::Large::new(setup)?,

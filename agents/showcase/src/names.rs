@@ -28,7 +28,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(setup: &mut Setup) -> Start<Self> {
+    pub(crate) fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let add = setup.metric("showcase.names.add", ADD, Type::String).storable();
         add.help("The last metric that was added", "pmstore(1) adds one: a.b becomes showcase.dynamic.a.b.");
         let remove = setup.metric("showcase.names.remove", REMOVE, Type::String).storable();

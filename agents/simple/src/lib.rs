@@ -33,7 +33,7 @@ impl Agent for Simple {
     const NAME: &'static str = "simple";
     const DOMAIN: u16 = 253;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.labels(json!({"role": "testing"}));
         setup.gauge("simple.numfetch", Item::new(0, 0), |simple: &Self| simple.numfetch).storable().help(
             "Fetches since the agent started",

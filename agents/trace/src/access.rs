@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
-use pmda::Start;
+use pmda::BoxError;
 use trace::Failure;
 
 /// Access specification: `allow:HOST:MAX` or `disallow:HOST`.
@@ -94,7 +94,7 @@ impl Network {
 impl Access {
     /// Creates the access list, and resolves host names. An unknown host is an error, because ignoring it could admit a
     /// disallowed host.
-    pub(crate) fn new(specs: &[Spec]) -> Start<Access> {
+    pub(crate) fn new(specs: &[Spec]) -> Result<Access, BoxError> {
         let mut access = Access::default();
         if specs.is_empty() {
             return Ok(access);
@@ -112,7 +112,7 @@ impl Access {
         Ok(access)
     }
 
-    fn networks(&self, host: &str) -> Start<Vec<Network>> {
+    fn networks(&self, host: &str) -> Result<Vec<Network>, BoxError> {
         let exactly = |own: &[Ipv4Addr]| own.iter().map(|a| Network { address: a.to_bits(), any: 0 }).collect();
         match host {
             // The agent listens on IPv4 only.
@@ -125,7 +125,7 @@ impl Access {
         }
     }
 
-    fn add(&mut self, network: Network, spec: &Spec) -> Start<()> {
+    fn add(&mut self, network: Network, spec: &Spec) -> Result<(), BoxError> {
         let Some(rule) = self.rules.iter_mut().find(|rule| rule.network == network) else {
             self.rules.push(Rule { network, allowed: spec.allowed, most: spec.most, connected: 0 });
             return Ok(());

@@ -148,7 +148,7 @@ mod tests {
         const NAME: &'static str = "own";
         const DOMAIN: u16 = 400;
 
-        fn new(setup: &mut Setup) -> Start<Self> {
+        fn new(setup: &mut Setup) -> Result<Self, BoxError> {
             Ok(Own { names: setup.dynamic(["own.field"]) })
         }
 

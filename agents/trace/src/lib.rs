@@ -78,7 +78,7 @@ impl Agent for Trace {
         options::augment(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let options = Options::from_arg_matches(setup.options())?;
         options::ask(setup);
         metrics::declare(setup, &options);
@@ -93,7 +93,7 @@ impl Agent for Trace {
         Ok(Trace { port, options, limits, tags, server: None, directory, base, processes: None, events })
     }
 
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         let mut access = Access::new(&self.options.access)?;
         let own = access.allows_own();
         self.server = Some(Server::open(self.port, access, self.limits.clone(), HANGUPS.get()).map_err(|e| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Command};
 use pmda::limits::Setting;
 use pmda::pmapi::{Units, interval};
-use pmda::{Setup, Start};
+use pmda::{BoxError, Setup};
 use tracing::warn;
 
 use crate::access::Spec;
@@ -79,7 +79,7 @@ pub(crate) fn ask(setup: &mut Setup) {
 
 impl Options {
     /// Returns the TCP port: from `-I`, or else `$PCP_TRACE_PORT`, or else 4323.
-    pub(crate) fn port(&self) -> Start<u16> {
+    pub(crate) fn port(&self) -> Result<u16, BoxError> {
         if let Some(port) = self.port {
             return Ok(port);
         }

@@ -41,7 +41,7 @@ impl Agent for Cgroup2 {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let Options { root } = Options::from_arg_matches(setup.options())?;
         let mut groups = setup.table(Serial::new(0), |agent: &Cgroup2| &agent.groups).whole_names();
         groups.help("Control groups", "By their paths below the mount point.");

@@ -39,7 +39,7 @@ impl Agent for Follow {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let Options { file } = Options::from_arg_matches(setup.options())?;
         setup.metric("follow.records", RECORDS, Type::Event).storable().help(
             "Lines as they are written",

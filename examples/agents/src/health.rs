@@ -42,7 +42,7 @@ impl Agent for Health {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let options = Options::from_arg_matches(setup.options())?;
         let mut servers = setup.table(Serial::new(0), |health: &Health| &health.servers).persistent();
         servers.help("Servers", "As the option --server names them.");
@@ -58,7 +58,7 @@ impl Agent for Health {
     }
 
     /// Starts the thread: here, and not in `new`, which also runs when the agent only writes its files.
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let every = Duration::from_secs(self.options.every);
         for server in self.options.server.iter().cloned().collect::<BTreeSet<_>>() {
@@ -88,7 +88,7 @@ impl Agent for Health {
     }
 }
 
-async fn ask(server: &str) -> Result<(u16, Duration), pmda::Failure> {
+async fn ask(server: &str) -> Result<(u16, Duration), pmda::BoxError> {
     let start = Instant::now();
     let (host, path) = server.split_at(server.find('/').unwrap_or(server.len()));
     let (mut sender, connection) = http1::handshake(TokioIo::new(TcpStream::connect(host).await?)).await?;

@@ -41,7 +41,7 @@ impl Agent for Script {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let Options { command, every, limit } = Options::from_arg_matches(setup.options())?;
         setup.not_ready();
         let mut values = setup.table(Serial::new(0), |script: &Script| &script.values).persistent().whole_names();
@@ -73,7 +73,7 @@ impl Agent for Script {
     }
 }
 
-fn run(command: &str, limit: u64) -> Start<Output> {
+fn run(command: &str, limit: u64) -> Result<Output, BoxError> {
     let start = Instant::now();
     let words = [&limit.to_string(), "sh", "-c", command];
     let output = Command::new("timeout").args(words).stdin(Stdio::null()).output()?;

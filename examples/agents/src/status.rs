@@ -51,7 +51,7 @@ impl Agent for Status {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let Options { file } = Options::from_arg_matches(setup.options())?;
         let version = setup.discrete("status.version", Item::new(0, 0), |s: &Status| s.report.version.clone());
         version.help("Version of the server", "");

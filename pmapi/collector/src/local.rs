@@ -32,7 +32,7 @@ use crate::{Channel, Collector};
 /// # impl Agent for Mine {
 /// #     const NAME: &'static str = "mine";
 /// #     const DOMAIN: u16 = 400;
-/// #     fn new(setup: &mut Setup) -> Start<Self> {
+/// #     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 /// #         setup.metric("mine.answer", Item::new(0, 0), Type::U32);
 /// #         Ok(Mine)
 /// #     }
@@ -45,7 +45,7 @@ use crate::{Channel, Collector};
 /// use pmda::pmapi::Config;
 ///
 /// let mine = Collector::new(Local::<Mine>::start(Engine::builder().config(Config::load()))?);
-/// # Ok::<(), pmda::Failure>(())
+/// # Ok::<(), pmda::BoxError>(())
 /// ```
 #[derive(Debug)]
 pub struct Local<A> {
@@ -116,7 +116,7 @@ impl<A: Agent> Local<A> {
     /// # impl Agent for Mine {
     /// #     const NAME: &'static str = "mine";
     /// #     const DOMAIN: u16 = 400;
-    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
     /// #         setup.metric("mine.answer", Item::new(0, 0), Type::U32);
     /// #         Ok(Mine)
     /// #     }
@@ -127,7 +127,7 @@ impl<A: Agent> Local<A> {
     /// let mut mine = pcp_collector::Local::<Mine>::collector()?;
     /// let answer = mine.metric("mine.answer")?;
     /// assert_eq!(mine.value(answer)?, Atom::U32(42));
-    /// # Ok::<(), pmda::Failure>(())
+    /// # Ok::<(), pmda::BoxError>(())
     /// ```
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl<A: Agent> Local<A> {
     /// #     fn options(command: clap::Command) -> clap::Command {
     /// #         Options::augment_args(command)
     /// #     }
-    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
     /// #         setup.discrete("top.number", Item::new(0, 0), |top: &Self| top.0.number);
     /// #         Ok(Top(Options::from_arg_matches(setup.options())?))
     /// #     }
@@ -163,7 +163,7 @@ impl<A: Agent> Local<A> {
     /// let mut top = pcp_collector::Local::<Top>::with_options(["-N", "5"])?;
     /// let number = top.metric("top.number")?;
     /// assert_eq!(top.value(number)?, Atom::U32(5));
-    /// # Ok::<(), pmda::Failure>(())
+    /// # Ok::<(), pmda::BoxError>(())
     /// ```
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl<A: Agent> Collector<Local<A>> {
     /// impl Agent for Clock {
     /// #     const NAME: &'static str = "clock";
     /// #     const DOMAIN: u16 = 400;
-    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
     /// #         setup.counter("clock.ticks", Item::new(0, 0), |clock: &Self| clock.ticks);
     /// #         Ok(Clock::default())
     /// #     }
@@ -235,7 +235,7 @@ impl<A: Agent> Collector<Local<A>> {
     /// clock.agent_mut().wake(Wake::Time);
     /// let ticks = clock.metric("clock.ticks")?;
     /// assert_eq!(clock.value(ticks)?, Atom::U64(1));
-    /// # Ok::<(), pmda::Failure>(())
+    /// # Ok::<(), pmda::BoxError>(())
     /// ```
     pub fn agent_mut(&mut self) -> &mut A {
         self.channel_mut().engine_mut().agent_mut()

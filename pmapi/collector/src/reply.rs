@@ -92,7 +92,7 @@ impl<'a> MetricValues<'a> {
     /// # impl Agent for Lines {
     /// #     const NAME: &'static str = "lines";
     /// #     const DOMAIN: u16 = 400;
-    /// #     fn new(setup: &mut Setup) -> Start<Self> {
+    /// #     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
     /// #         setup.metric("lines.records", Item::new(0, 0), Type::Event);
     /// #         setup.metric("lines.line", LINE, Type::String).parameter();
     /// #         Ok(Lines(setup.event_queue(1 << 20).keeping()))
@@ -107,7 +107,7 @@ impl<'a> MetricValues<'a> {
     /// for record in lines.values(records)?.records()? {
     ///     assert_eq!((record.missed, record.text(LINE).as_deref()), (0, Some("a line")));
     /// }
-    /// # Ok::<(), pmda::Failure>(())
+    /// # Ok::<(), pmda::BoxError>(())
     /// ```
     ///
     /// # Errors

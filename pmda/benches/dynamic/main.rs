@@ -31,7 +31,7 @@ impl Agent for Bench {
     const NAME: &'static str = "bench";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         Ok(Bench { dynamic: setup.dynamic(["bench"]) })
     }
 

@@ -27,7 +27,7 @@ impl<const GETTERS: bool> Agent for Contest<GETTERS> {
     const NAME: &'static str = "contest";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         macro_rules! metrics {
             ($($n:literal)*) => {$(
                 let name = concat!("contest.m", $n);

@@ -20,7 +20,7 @@ use super::values::Skeleton;
 use crate::agent::Agent;
 use crate::engine::own_domain;
 use crate::engine::{Engine, Reply};
-use crate::error::Start;
+use crate::error::BoxError;
 
 /// An agent, with the structures that the host of the shared object reads. The host keeps the address of the first
 /// field until the process ends, so only the state is dropped.
@@ -110,13 +110,13 @@ pub(super) fn end_with_process() {
 ///
 /// # Safety
 /// `interface` must be as for [`init`](super::init).
-pub(super) unsafe fn start<A: Agent>(interface: *mut Interface, name: Option<String>) -> Start<*mut Ext> {
+pub(super) unsafe fn start<A: Agent>(interface: *mut Interface, name: Option<String>) -> Result<*mut Ext, BoxError> {
     // SAFETY: by the caller's promise.
     unsafe { Host::<A>::start(interface, name) }
 }
 
 impl<A: Agent> Host<A> {
-    unsafe fn start(interface: *mut Interface, name: Option<String>) -> Start<*mut Ext> {
+    unsafe fn start(interface: *mut Interface, name: Option<String>) -> Result<*mut Ext, BoxError> {
         let own = own_domain::<A>()?;
         // SAFETY: by the caller's promise.
         let domain = u16::try_from(unsafe { (*interface).domain }).ok();

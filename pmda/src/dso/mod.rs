@@ -11,7 +11,7 @@
 //! # impl Agent for Mine {
 //! #     const NAME: &'static str = "mine";
 //! #     const DOMAIN: u16 = 400;
-//! #     fn new(_: &mut Setup) -> Start<Self> { Ok(Mine) }
+//! #     fn new(_: &mut Setup) -> Result<Self, BoxError> { Ok(Mine) }
 //! #     fn fetch(&mut self, _: Item, out: &mut Values<'_>) -> Result { out.put(42) }
 //! # }
 //! pmda::dso!(mine_init, Mine);

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::Engine;
 use crate::agent::Agent;
-use crate::error::Failure;
+use crate::error::BoxError;
 #[cfg(feature = "daemon")]
 use crate::options;
 use crate::schema::{Declarations, Identity, Mistake, Mistakes, Schema};
@@ -43,10 +43,10 @@ pub enum SetupError {
     Declarations(#[from] Mistakes),
     /// The declared help cannot be compiled.
     #[error("help: {0}")]
-    Help(#[source] Failure),
+    Help(#[source] BoxError),
     /// The error of [`Agent::new`](crate::Agent::new) or [`Agent::open`](crate::Agent::open).
     #[error(transparent)]
-    Agent(#[from] Failure),
+    Agent(#[from] BoxError),
 }
 
 /// Builder of an [`Engine`]: starts an agent under another name or domain, or with another configuration.
@@ -57,7 +57,7 @@ pub enum SetupError {
 /// # impl Agent for Mine {
 /// #     const NAME: &'static str = "mine";
 /// #     const DOMAIN: u16 = 400;
-/// #     fn new(setup: &mut Setup) -> Start<Self> {
+/// #     fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 /// #         setup.metric("mine.answer", Item::new(0, 0), Type::U32);
 /// #         Ok(Mine)
 /// #     }

@@ -287,7 +287,7 @@ mod tests {
         const NAME: &'static str = "talkative";
         const DOMAIN: u16 = 400;
 
-        fn new(setup: &mut Setup) -> Start<Self> {
+        fn new(setup: &mut Setup) -> Result<Self, BoxError> {
             setup.indom(THINGS).instances((0..200).map(|inst| (inst, format!("thing{inst}"))));
             setup.metric("talkative.things", Item::new(0, 0), Type::U32).indom(THINGS);
             Ok(Talkative { labels: Cell::new(0), fetches: 0 })

@@ -39,12 +39,12 @@ use super::{Event, ParamTypes};
 /// #   const NAME: &'static str = "lines";
 /// #   const DOMAIN: u16 = 400;
 ///     // …
-/// #   fn new(setup: &mut Setup) -> Start<Self> {
+/// #   fn new(setup: &mut Setup) -> Result<Self, BoxError> {
 /// #       setup.metric("lines.records", RECORDS, Type::Event).help("Lines as they come", "");
 /// #       setup.metric("lines.line", LINE, Type::String).parameter();
 /// #       Ok(Lines { queue: setup.event_queue(64 << 10) })
 /// #   }
-///     fn open(&mut self) -> Start<()> {
+///     fn open(&mut self) -> Result<(), BoxError> {
 ///         let lines = self.queue.sender();
 ///         std::thread::spawn(move || read(lines));
 ///         Ok(())

@@ -35,7 +35,7 @@ impl Agent for Meter {
     const NAME: &'static str = "meter";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let metric = |name: &str, item, ty| MetricDef::new(format!("meter.{name}"), Item::new(0, item), ty).clone();
         setup.counter("meter.counter", Item::new(0, 0), |_: &Meter| 7_u64).units(Units::COUNT);
         setup.gauge("meter.time", Item::new(0, 1), |_: &Meter| Duration::from_millis(1500)).units(Units::MILLISECONDS);
@@ -203,7 +203,7 @@ impl Agent for Mixed {
     const NAME: &'static str = "mixed";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.gauge("mixed.up", Item::new(0, 0), |_: &Mixed| 1);
         setup.string("mixed.name", Item::new(0, 1), |meter: &Meter| &meter.name);
         let mut disks = setup.table(DISK, |meter: &Meter| &meter.disks);
@@ -239,7 +239,7 @@ fn rows_keep_their_numbers_over_restarts() {
         const NAME: &'static str = "kept";
         const DOMAIN: u16 = 400;
 
-        fn new(setup: &mut Setup) -> Start<Self> {
+        fn new(setup: &mut Setup) -> Result<Self, BoxError> {
             let mut rows = setup.table(DISK, |kept: &Kept| &kept.0).persistent().whole_names();
             rows.gauge("kept.row", Item::new(0, 0), |row| *row);
             Ok(Kept(rows.finish(setup), vec!["one x", "one y"]))

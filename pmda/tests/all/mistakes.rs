@@ -10,7 +10,7 @@ impl Agent for Careless {
     const NAME: &'static str = "careless";
     const DOMAIN: u16 = 401;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("careless.2nd", Item::new(0, 0), Type::U32);
         setup.metric("careless.a", Item::new(0, 1), Type::U32);
         setup.metric("careless.a", Item::new(0, 2), Type::U32);
@@ -65,7 +65,7 @@ impl Agent for Files {
     const NAME: &'static str = "dynamic";
     const DOMAIN: u16 = 401;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("dynamic.fixed", Item::new(0, 0), Type::U32);
         Ok(Files { dynamic: setup.dynamic(["dynamic.files", "dynamic.files2"]) })
     }
@@ -151,7 +151,7 @@ impl Agent for Mixed {
     const NAME: &'static str = "mixed";
     const DOMAIN: u16 = 401;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let mut dynamic = setup.dynamic(["mixed.files"]);
         if setup.config().var("MIXED").is_some() {
             dynamic.insert(&MetricDef::new("mixed.files.a", Item::new(0, 1), Type::U32))?;

@@ -29,7 +29,7 @@ impl Agent for Cut {
     const NAME: &'static str = "cut";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("cut.text", Item::new(0, 0), Type::String);
         setup.metric("cut.texts", Item::new(0, 1), Type::String).indom(INDOM);
         setup.metric("cut.events", Item::new(0, 2), Type::Event);

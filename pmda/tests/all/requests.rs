@@ -23,7 +23,7 @@ impl Agent for Told {
     const NAME: &'static str = "told";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("told.declared", DECLARED, Type::U32);
         let mut names = setup.dynamic(["told.dynamic"]);
         for (item, name) in ITEMS.into_iter().zip(["a", "b.c", "b.d"]) {
@@ -116,7 +116,7 @@ impl Agent for Large {
     const NAME: &'static str = "large";
     const DOMAIN: u16 = 401;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         (0..10).for_each(|n| _ = setup.metric(format!("large.text{n}"), Item::new(0, n), Type::String));
         Ok(Large("x".repeat(12 << 20)))
     }
@@ -143,7 +143,7 @@ impl Agent for Fickle {
     const NAME: &'static str = "fickle";
     const DOMAIN: u16 = 402;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         Ok(Fickle(setup.dynamic(["fickle"])))
     }
 

@@ -48,7 +48,7 @@ impl Agent for Waiting {
     const NAME: &'static str = "waiting";
     const DOMAIN: u16 = 402;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         for (item, name) in [(SLOW, "slow"), (LINES, "lines"), (TICKS, "ticks"), (PANICS, "panics")] {
             setup.metric(format!("waiting.{name}"), item, Type::U32);
         }

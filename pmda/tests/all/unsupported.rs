@@ -14,7 +14,7 @@ impl Agent for Partly {
     const NAME: &'static str = "partly";
     const DOMAIN: u16 = 403;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("partly.error", ERROR, Type::NoSupport);
         setup.metric("partly.no_values", NO_VALUES, Type::NoSupport).no_values();
         setup.metric("partly.value", VALUE, Type::U32);

@@ -114,7 +114,7 @@ impl Agent for Stage {
     const DOMAIN: u16 = DOMAIN;
     const WANTS: Features = Features::AUTHORIZE.union(Features::CONTAINER);
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         assert!(std::env::var_os("STAGE_FAILS").is_none(), "as the test wants it");
         setup.indom(TWO).instances([(0, "zero"), (1, "one")]);
         setup.metric("stage.event.records", RECORDS, Type::Event);

@@ -52,7 +52,7 @@ impl Agent for Zoo {
     const DOMAIN: u16 = DOMAIN;
     const WANTS: Features = Features::AUTHORIZE;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.labels(json!({"kind": "test", "size": {"x": 1}}));
         setup.cluster_labels(2, json!({"writable": true}));
         setup.indom(FIXED).instances([(3, "one instance"), (5, "another")]).help("Two", "Two instances.");

@@ -11,7 +11,7 @@ use nix::unistd::{User, geteuid};
 use pcp_view::Plan;
 use pmapi::Config;
 use pmda::host::{Engine, Schema, SetupError};
-use pmda::{Agent, Failure, Start};
+use pmda::{Agent, BoxError};
 
 /// All agents, one line each.
 pub(crate) const AGENTS: &[Builtin] = &[
@@ -49,7 +49,7 @@ pub(crate) struct Builtin {
     pub(crate) by_default: bool,
     run: fn(Vec<OsString>) -> ExitCode,
     schema: fn(Config) -> Result<Schema, SetupError>,
-    arguments: fn(&Place<'_>) -> Start<Vec<OsString>>,
+    arguments: fn(&Place<'_>) -> Result<Vec<OsString>, BoxError>,
 }
 
 /// Environment that an agent's own arguments depend on.
@@ -77,12 +77,12 @@ impl Builtin {
         Builtin { by_default: false, ..self }
     }
 
-    const fn with(self, arguments: fn(&Place<'_>) -> Start<Vec<OsString>>) -> Builtin {
+    const fn with(self, arguments: fn(&Place<'_>) -> Result<Vec<OsString>, BoxError>) -> Builtin {
         Builtin { arguments, ..self }
     }
 
     /// Returns the agent's metrics, and its name space with the dynamic roots.
-    fn names(&self, config: Config) -> Start<(Schema, pmns::Tree)> {
+    fn names(&self, config: Config) -> Result<(Schema, pmns::Tree), BoxError> {
         let schema = (self.schema)(config)?;
         let mut names = pmns::Tree::new();
         for metric in schema.metrics() {
@@ -108,7 +108,7 @@ pub(crate) fn agent(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode
 }
 
 /// Plans the start of an agent with its files in `scratch`, so that an installed PCP is not changed.
-pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
+pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, BoxError> {
     let pmdas = scratch.join("pmdas");
     let dir = pmdas.join(agent.name);
     fs::create_dir_all(&dir)?;
@@ -136,7 +136,7 @@ pub(crate) fn plan(agent: &Builtin, scratch: &Path) -> Result<Plan, Failure> {
 }
 
 /// Configures agent `derived` to start its own agent `simple`. Returns the arguments.
-fn derive(place: &Place<'_>) -> Start<Vec<OsString>> {
+fn derive(place: &Place<'_>) -> Result<Vec<OsString>, BoxError> {
     let (schema, names) = SIMPLE.names(place.config.clone())?;
     fs::write(place.dir.join("simple.pmns"), pmns::write::root(&names))?;
     let mut command = vec![std::env::current_exe()?.into_os_string()];

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Parser};
 use pcp_base::build;
 use pcp_view::{Plan, Printed, ViewOptions};
-use pmda::Failure;
+use pmda::BoxError;
 
 use crate::builtin;
 
@@ -76,7 +76,7 @@ impl TypedValueParser for Names {
 
 impl Options {
     /// Plans the start of the agents, with their files in `scratch`.
-    pub(crate) fn plans(&self, scratch: &Path) -> Result<Vec<Plan>, Failure> {
+    pub(crate) fn plans(&self, scratch: &Path) -> Result<Vec<Plan>, BoxError> {
         let mut plans = Vec::new();
         for agent in builtin::AGENTS {
             let all = self.agents.is_empty() && self.command.is_empty();
@@ -114,7 +114,7 @@ fn begins(word: &OsStr, with: &str) -> bool {
 }
 
 /// Makes an agent of this framework write its directory. Returns the file of its names.
-fn own_names(mut write: Command, scratch: &Path) -> Result<PathBuf, Failure> {
+fn own_names(mut write: Command, scratch: &Path) -> Result<PathBuf, BoxError> {
     let dir = scratch.join("written");
     write.arg(WRITE).arg(&dir).stdin(Stdio::null());
     let program = write.get_program().to_owned();

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use nix::unistd::{User, geteuid};
 use pcp_base::escape::{self, Output, TerminalWriter};
-use pcp_view::{Failure, Plan, Printed, trial};
+use pcp_view::{BoxError, Plan, Printed, trial};
 use pmapi::Config;
 use tempfile::TempDir;
 
@@ -18,7 +18,7 @@ use crate::cli::{Check, Print, Run};
 use crate::package::Package;
 
 /// Shows the live metrics of the agent.
-pub(crate) fn run(run: &Run) -> Result<ExitCode, Failure> {
+pub(crate) fn run(run: &Run) -> Result<ExitCode, BoxError> {
     let package = Package::find(&run.build.selection)?;
     let binary = package.build(&run.build, "dev")?;
     let logs = package.target.join("pmda");
@@ -35,7 +35,7 @@ pub(crate) fn run(run: &Run) -> Result<ExitCode, Failure> {
 
 /// Checks the agent as `dbpmda check` does, and prints the end of the agent's log if a rule is broken. Warns of metrics
 /// whose names do not begin with the agent's.
-pub(crate) fn check(check: &Check) -> Result<ExitCode, Failure> {
+pub(crate) fn check(check: &Check) -> Result<ExitCode, BoxError> {
     let package = Package::find(&check.build.selection)?;
     let binary = package.build(&check.build, "dev")?;
     let scratch = scratch()?;
@@ -158,18 +158,18 @@ fn warn_of_names(tree: &pmns::Tree, agent: &str) {
 }
 
 /// Prints the name space of the agent, as a file that `pminfo -n` reads.
-pub(crate) fn names(of: &Print) -> Result<ExitCode, Failure> {
+pub(crate) fn names(of: &Print) -> Result<ExitCode, BoxError> {
     print(of, |dir| Ok(pmns::write::root(&name_space(dir)?)))
 }
 
 /// Reads the name space in the directory that the agent writes.
-fn name_space(dir: &Path) -> Result<pmns::Tree, Failure> {
+fn name_space(dir: &Path) -> Result<pmns::Tree, BoxError> {
     let include = Config::load().var_dir().join("pmns");
     Ok(pmns::Loader::new().include_dir(include).load(&dir.join("root")).map_err(|e| e.to_string())?)
 }
 
 /// Prints the help text of the agent, in the format of newhelp(1).
-pub(crate) fn help(of: &Print) -> Result<ExitCode, Failure> {
+pub(crate) fn help(of: &Print) -> Result<ExitCode, BoxError> {
     print(of, |dir| {
         let text = fs::read(dir.join("help")).map_err(|e| format!("help: {e}"))?;
         Ok(String::from_utf8_lossy(&text).into_owned())
@@ -177,7 +177,7 @@ pub(crate) fn help(of: &Print) -> Result<ExitCode, Failure> {
 }
 
 /// Prints a text that is made from the directory that the agent writes.
-fn print(of: &Print, text: impl FnOnce(&Path) -> Result<String, Failure>) -> Result<ExitCode, Failure> {
+fn print(of: &Print, text: impl FnOnce(&Path) -> Result<String, BoxError>) -> Result<ExitCode, BoxError> {
     let binary = Package::find(&of.build.selection)?.build(&of.build, "dev")?;
     let scratch = scratch()?;
     let dir = scratch.path().join("written");
@@ -197,7 +197,7 @@ fn scratch() -> io::Result<TempDir> {
 ///
 /// # Errors
 /// Those of [`written`].
-pub(crate) fn tried(binary: &Path, args: &[OsString], dir: &Path, scratch: &Path) -> Result<(), Failure> {
+pub(crate) fn tried(binary: &Path, args: &[OsString], dir: &Path, scratch: &Path) -> Result<(), BoxError> {
     let mut command = Command::new(binary);
     command.args(args).envs(trial(scratch)?);
     written(command, dir).map_err(Refused::explained)
@@ -206,21 +206,21 @@ pub(crate) fn tried(binary: &Path, args: &[OsString], dir: &Path, scratch: &Path
 /// An agent has not written its directory.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    reason: Failure,
+    reason: BoxError,
     /// The agent's log, which may have the cause.
     log: Vec<String>,
 }
 
 impl Refused {
     /// Prints the log. Returns the reason.
-    pub(crate) fn explained(self) -> Failure {
+    pub(crate) fn explained(self) -> BoxError {
         let log: Vec<_> = self.log.iter().map(String::as_str).collect();
         let _ = print_lines(&log, "");
         self.reason
     }
 }
 
-impl<E: Into<Failure>> From<E> for Refused {
+impl<E: Into<BoxError>> From<E> for Refused {
     fn from(reason: E) -> Refused {
         Refused { reason: reason.into(), log: Vec::new() }
     }
@@ -254,7 +254,7 @@ pub(crate) fn written(mut command: Command, dir: &Path) -> Result<(), Refused> {
 
 /// Returns the options that make an agent write its log to a file, and run as the current user. As root it would
 /// otherwise become PCP's user, which may not have the right to read files here.
-fn as_user(log: &OsStr) -> Result<Vec<OsString>, Failure> {
+fn as_user(log: &OsStr) -> Result<Vec<OsString>, BoxError> {
     let mut options = vec!["--log".into(), log.to_owned()];
     if let Some(user) = User::from_uid(geteuid())? {
         options.extend(["--username".into(), user.name.into()]);

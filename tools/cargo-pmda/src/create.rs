@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use pcp_base::escape;
 use pcp_base::file::check_place;
-use pcp_view::Failure;
+use pcp_view::BoxError;
 use pmapi::Config;
 
 use crate::cli::New;
@@ -33,7 +33,7 @@ strip = true
 ";
 
 /// Creates the package of a new agent in a folder of the agent's name. After an error there is no such folder.
-pub(crate) fn create(new: &New) -> Result<(), Failure> {
+pub(crate) fn create(new: &New) -> Result<(), BoxError> {
     let name = new.name.as_str();
     let folder = std::env::current_dir()?;
     let mut taken = Taken::load(&Config::load());
@@ -89,7 +89,7 @@ pub(crate) fn create(new: &New) -> Result<(), Failure> {
 }
 
 /// Returns the source file of an agent with this name and domain, which declares the metrics of an installed one.
-fn ported((from, args): (&Path, &[OsString]), (name, domain): (&str, u16), taken: &Taken) -> Result<String, Failure> {
+fn ported((from, args): (&Path, &[OsString]), (name, domain): (&str, u16), taken: &Taken) -> Result<String, BoxError> {
     let is_name = from.components().count() == 1 && !from.is_dir();
     let dir = if is_name { Config::load().pmdas_dir().join(from) } else { from.to_owned() };
     let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -152,7 +152,7 @@ fn domain(new: &New, taken: &Taken) -> Result<u16, String> {
 }
 
 /// Returns the crates that the agent depends on: of a clone, or of crates.io.
-fn crates(package: &Path, clone: Option<&Path>) -> Result<Crates, Failure> {
+fn crates(package: &Path, clone: Option<&Path>) -> Result<Crates, BoxError> {
     let Some(dir) = clone else {
         let version = format!("{:?}", env!("CARGO_PKG_VERSION"));
         return Ok(Crates { note: "", pmda: version.clone(), collector: version });
@@ -160,7 +160,7 @@ fn crates(package: &Path, clone: Option<&Path>) -> Result<Crates, Failure> {
     // As it will be: the folder is not there yet.
     let place = std::env::current_dir()?.canonicalize()?.join(package);
     let top = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
-    let of = |folder: &str, package: &str| -> Result<String, Failure> {
+    let of = |folder: &str, package: &str| -> Result<String, BoxError> {
         let manifest = manifest::read(&top.join(folder).join("Cargo.toml")).unwrap_or_default();
         if manifest::package(&manifest) != Some(package) {
             return Err(format!("{}: not a clone of pcp-rs: it has no crate {package}", dir.display()).into());
@@ -202,7 +202,7 @@ impl Drop for Folder {
 }
 
 /// Writes the files into a new folder, which must not exist.
-fn write(path: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
+fn write(path: &Path, files: &[(&str, String)]) -> Result<(), BoxError> {
     let at = |path: &Path, e: std::io::Error| match e.kind() {
         ErrorKind::AlreadyExists => format!("{} exists already, and nothing is overwritten", path.display()),
         _ => format!("{}: {e}", path.display()),

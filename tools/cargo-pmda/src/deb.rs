@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pcp_base::escape;
-use pcp_view::Failure;
+use pcp_view::BoxError;
 
 use crate::agent;
 use crate::package::About;
@@ -34,7 +34,7 @@ pub(crate) struct Contents<'a> {
 ///
 /// The agent's directory is in `/usr/lib/PACKAGE`. The package's scripts run Install and Remove in this directory, so
 /// that an upgrade keeps the agent's arguments and configuration.
-pub(crate) fn write(contents: &Contents<'_>, scratch: &Path, output: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn write(contents: &Contents<'_>, scratch: &Path, output: &Path) -> Result<PathBuf, BoxError> {
     let about = contents.about;
     let package = package_name(&about.name)?;
     let version = format!("{}-1", about.version.replace('-', "~"));
@@ -81,7 +81,7 @@ pub(crate) fn write(contents: &Contents<'_>, scratch: &Path, output: &Path) -> R
 }
 
 /// Writes the files that Debian's policy asks for: copyright and changelog.
-fn document(about: &About, package: &str, version: &str, top: &Path, scratch: &Path) -> Result<(), Failure> {
+fn document(about: &About, package: &str, version: &str, top: &Path, scratch: &Path) -> Result<(), BoxError> {
     let doc = top.join("usr/share/doc").join(package);
     fs::create_dir_all(&doc)?;
     let maintainer = about.maintainer.as_deref().unwrap_or(UNKNOWN);
@@ -163,14 +163,14 @@ impl Words<'_> {
 }
 
 /// Returns the name of the agent in PCP: that of the only program in its directory.
-fn installed_name(dir: &Path) -> Result<String, Failure> {
+fn installed_name(dir: &Path) -> Result<String, BoxError> {
     let names = fs::read_dir(dir)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names = names.filter_map(|name| Some(name.strip_prefix("pmda").filter(|n| pmns::is_name(n))?.to_owned()));
     names.next().ok_or_else(|| format!("{}: it has no program of an agent", dir.display()).into())
 }
 
 /// Returns the name of a package, in a form that Debian allows.
-fn package_name(name: &str) -> Result<String, Failure> {
+fn package_name(name: &str) -> Result<String, BoxError> {
     let package = name.to_lowercase().replace('_', "-");
     let is_valid = package.len() > 1
         && package.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -179,7 +179,7 @@ fn package_name(name: &str) -> Result<String, Failure> {
 }
 
 /// Quotes words for a shell script.
-fn shell(words: &[OsString]) -> Result<String, Failure> {
+fn shell(words: &[OsString]) -> Result<String, BoxError> {
     let quoted = words.iter().map(|word| {
         let word = word.to_str().filter(|word| !word.contains(char::is_control));
         Ok(format!("'{}'", word.ok_or("an option has control characters or is not UTF-8")?.replace('\'', r"'\''")))
@@ -193,13 +193,13 @@ fn libraries(binary: &Path, scratch: &Path) -> String {
     let control = fs::create_dir_all(empty.join("debian"))
         .and_then(|()| fs::write(empty.join("debian/control"), "Source: x\n\nPackage: x\nArchitecture: any\n"));
     let listed =
-        control.map_err(Failure::from).and_then(|()| said("dpkg-shlibdeps", &["-O".into(), binary.into()], &empty));
+        control.map_err(BoxError::from).and_then(|()| said("dpkg-shlibdeps", &["-O".into(), binary.into()], &empty));
     let listed = listed.unwrap_or_default();
     listed.strip_prefix("shlibs:Depends=").filter(|list| !list.is_empty()).unwrap_or("libc6").to_owned()
 }
 
 /// Lets everybody read the directories, whatever the umask.
-fn directories_are_readable(dir: &Path) -> Result<(), Failure> {
+fn directories_are_readable(dir: &Path) -> Result<(), BoxError> {
     fs::set_permissions(dir, Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -211,7 +211,7 @@ fn directories_are_readable(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Runs a command of Debian. Returns the first line that it prints.
-fn said(program: &str, arguments: &[OsString], dir: &Path) -> Result<String, Failure> {
+fn said(program: &str, arguments: &[OsString], dir: &Path) -> Result<String, BoxError> {
     let output = Command::new(program).args(arguments).current_dir(dir).stdin(Stdio::null()).output();
     let output = output.map_err(|e| format!("{program}: {e}; a Debian package is built on Debian, with dpkg"))?;
     if !output.status.success() {

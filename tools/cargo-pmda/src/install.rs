@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use nix::unistd::geteuid;
 use pcp_base::escape;
-use pcp_view::Failure;
+use pcp_view::BoxError;
 use pmapi::Config;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -17,7 +17,7 @@ use crate::deb::{self, Contents};
 use crate::package::Package;
 
 /// Builds the agent, and runs its program with --install; or writes a Debian package.
-pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
+pub(crate) fn install(install: &Install) -> Result<ExitCode, BoxError> {
     if !install.deb {
         needs_pcp()?;
     }
@@ -63,7 +63,7 @@ pub(crate) fn install(install: &Install) -> Result<ExitCode, Failure> {
 }
 
 /// Runs the script Remove of the installed agent.
-pub(crate) fn remove(remove: &Remove) -> Result<ExitCode, Failure> {
+pub(crate) fn remove(remove: &Remove) -> Result<ExitCode, BoxError> {
     needs_pcp()?;
     let name = match &remove.name {
         Some(name) => name.clone(),
@@ -97,14 +97,14 @@ impl Transport {
 }
 
 /// Checks that this host has PCP.
-fn needs_pcp() -> Result<(), Failure> {
+fn needs_pcp() -> Result<(), BoxError> {
     let top = std::env::var_os("PCP_DIR").map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let file = top.join("etc/pcp.env");
     if file.exists() { Ok(()) } else { Err(format!("PCP is not installed (there is no {})", file.display()).into()) }
 }
 
 /// Runs a program as root, by sudo if this process is not root.
-fn as_root(program: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
+fn as_root(program: &OsStr, words: &[OsString]) -> Result<ExitCode, BoxError> {
     let mut command = Command::new(program);
     if !geteuid().is_root() {
         escape::eprint("Only root can change the PCP of this host: running sudo\n");

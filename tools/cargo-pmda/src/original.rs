@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use pcp_collector::{Collector, Launch, Process};
 use pcp_pdu::metadata::{Subject, TextKind};
-use pcp_view::{Failure, trial};
+use pcp_view::{BoxError, trial};
 use pmapi::{Config, Desc, Domain, InDom, Inst, Serial};
 use pmns::{Loader, Tree};
 
@@ -51,7 +51,7 @@ enum Program {
 
 impl Program {
     /// Finds the program in an agent's directory: `pmdaNAME`, or a script of this name.
-    fn find(dir: &Path, name: &str, config: &Config) -> Result<Program, Failure> {
+    fn find(dir: &Path, name: &str, config: &Config) -> Result<Program, BoxError> {
         let name = format!("pmda{name}");
         let interpreter =
             |variable: &str, default: &str| config.var(variable).map_or(default.into(), ToOwned::to_owned);
@@ -88,7 +88,7 @@ impl Program {
     }
 
     /// Returns what a script prints when it is asked for its name space (`root`) or its domain (`domain.h`).
-    fn prints(&self, what: &str, scratch: &Path) -> Result<Option<String>, Failure> {
+    fn prints(&self, what: &str, scratch: &Path) -> Result<Option<String>, BoxError> {
         let Program::Script(_, language, file) = self else { return Ok(None) };
         let mut command = self.command();
         command.env(format!("PCP_{language}_{what}"), "root").envs(trial(scratch)?).current_dir(scratch);
@@ -107,7 +107,7 @@ impl Original {
     ///
     /// # Errors
     /// The directory has no agent that can be started, or no name space; the agent fails or does not answer.
-    pub(crate) fn ask((dir, name): (&Path, &str), args: &[OsString], known: Option<u16>) -> Result<Original, Failure> {
+    pub(crate) fn ask((dir, name): (&Path, &str), args: &[OsString], known: Option<u16>) -> Result<Original, BoxError> {
         let (config, scratch) = (Config::load(), tempfile::tempdir()?);
         let program = Program::find(dir, name, &config)?;
         let printed = program.prints("DOMAIN", scratch.path())?;
@@ -123,7 +123,7 @@ impl Original {
         }
         command.args(args);
         command.envs(trial(scratch.path())?).current_dir(scratch.path()).stderr(File::create(&log)?);
-        let asked = Launch::pipe(command).isolated().start().map_err(Failure::from).and_then(|mut agent| {
+        let asked = Launch::pipe(command).isolated().start().map_err(BoxError::from).and_then(|mut agent| {
             let metrics = metrics(&tree, domain, &mut agent)?;
             let indoms = metrics.iter().filter_map(|metric| metric.desc.indom);
             let indoms = indoms.map(|indom| (indom.serial(), indom)).collect::<BTreeMap<_, _>>();
@@ -165,7 +165,7 @@ fn defined(text: &str) -> Option<u16> {
 }
 
 /// Loads the name space of an agent: the one that it prints, or its file `root_NAME` or `root`.
-fn names((dir, name): (&Path, &str), program: &Program, scratch: &Path, config: &Config) -> Result<Tree, Failure> {
+fn names((dir, name): (&Path, &str), program: &Program, scratch: &Path, config: &Config) -> Result<Tree, BoxError> {
     let loader = Loader::new().include_dir(dir).include_dir(config.var_dir().join("pmns"));
     if let Some(printed) = program.prints("PMNS", scratch)? {
         // What Install puts below the root of all names.
@@ -179,7 +179,7 @@ fn names((dir, name): (&Path, &str), program: &Program, scratch: &Path, config: 
 }
 
 /// Returns the metrics of an agent: those of its name space, and those below the dynamic names there.
-fn metrics(tree: &Tree, domain: Domain, agent: &mut Collector<Process>) -> Result<Vec<Metric>, Failure> {
+fn metrics(tree: &Tree, domain: Domain, agent: &mut Collector<Process>) -> Result<Vec<Metric>, BoxError> {
     let mut found = Vec::new();
     for leaf in tree.root().leaves() {
         match leaf.pmid() {

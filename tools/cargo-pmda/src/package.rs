@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pcp_view::Failure;
+use pcp_view::BoxError;
 use serde_json::Value;
 
 use crate::cli::{Build, Selection};
@@ -62,7 +62,7 @@ fn cargo() -> Command {
 }
 
 /// Runs cargo and returns its output. An error of cargo becomes one line.
-fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
+fn output(command: &mut Command) -> Result<Vec<u8>, BoxError> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("cargo: {e}"))?;
     if output.status.success() {
         return Ok(output.stdout);
@@ -75,7 +75,7 @@ fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
 
 /// Checks that the manifests which cargo is about to read are files of bounded size: cargo itself waits for a FIFO, and reads
 /// a device without end.
-fn check_manifests(selection: &Selection) -> Result<(), Failure> {
+fn check_manifests(selection: &Selection) -> Result<(), BoxError> {
     let here = std::env::current_dir()?;
     let named = selection.manifest_path.as_ref().map(|path| here.join(path));
     let folder = named.as_deref().and_then(Path::parent).unwrap_or(&here);
@@ -93,9 +93,9 @@ impl Package {
     ///
     /// # Errors
     /// There is no package, it is not an agent, or the choice is ambiguous.
-    pub(crate) fn find(selection: &Selection) -> Result<Package, Failure> {
+    pub(crate) fn find(selection: &Selection) -> Result<Package, BoxError> {
         check_manifests(selection)?;
-        let with = |command: &mut Command| -> Result<Vec<u8>, Failure> {
+        let with = |command: &mut Command| -> Result<Vec<u8>, BoxError> {
             if let Some(path) = &selection.manifest_path {
                 command.arg("--manifest-path").arg(path);
             }
@@ -115,7 +115,7 @@ impl Package {
     }
 
     /// Finds the package in the metadata of a workspace. `located` is the Cargo.toml of the folder.
-    fn choose(selection: &Selection, metadata: &Value, located: &str) -> Result<Package, Failure> {
+    fn choose(selection: &Selection, metadata: &Value, located: &str) -> Result<Package, BoxError> {
         let packages: Vec<&Value> = list(&metadata["packages"]).collect();
         let chosen = match &selection.package {
             Some(name) => packages.iter().find(|package| package["name"] == name.as_str()),
@@ -158,7 +158,7 @@ impl Package {
     ///
     /// # Errors
     /// cargo cannot build it, and has printed why.
-    pub(crate) fn build(&self, build: &Build, default_profile: &str) -> Result<PathBuf, Failure> {
+    pub(crate) fn build(&self, build: &Build, default_profile: &str) -> Result<PathBuf, BoxError> {
         let mut command = cargo();
         command.args(["build", "--message-format", "json-render-diagnostics", "--package", &self.name]);
         command.arg("--manifest-path").arg(&self.manifest);

@@ -68,7 +68,7 @@ impl Agent for {type_name} {{
     const NAME: &'static str = {name:?};
     const DOMAIN: u16 = {domain};
 
-    fn new(setup: &mut Setup) -> Start<Self> {{
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {{
 {singles}{tables}        Ok({made})
     }}
 {refresh}{fetch}}}

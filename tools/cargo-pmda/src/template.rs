@@ -87,10 +87,10 @@ pub(crate) fn type_name(name: &str) -> String {
 }
 
 /// Words that `pmda::prelude`, the templates or Rust use.
-const IN_USE: &str = "Agent Args ArgumentDef Atom Background Box BufRead BufReader Cache Catalog \
+const IN_USE: &str = "Agent Args ArgumentDef Atom Background Box BoxError BufRead BufReader Cache Catalog \
     Client Clients Collector ConfigFile Duration Dynamic Engine Err Error EventFlags EventQueue EventSender File \
     FromArgMatches HashMap InDomDef Inst Instances Item LabelSet Local Log MetadataExt MetricDef None Ok Option \
-    Options Path PathBuf PollSet Read Request Result Seek Self Serial Setup Some Stamp Start String Table Type Units \
+    Options Path PathBuf PollSet Read Request Result Seek Self Serial Setup Some Stamp String Table Type Units \
     Usage Values Vec Write";
 
 #[cfg(test)]

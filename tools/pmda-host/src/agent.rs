@@ -15,7 +15,7 @@ use pcp_pdu::label::{LabelReq, LabelSetRef, encode_label};
 use pcp_pdu::metadata::Text;
 use pcp_pdu::{FROM_AGENT, Frames, Header, Pdu};
 use pmapi::{Error, LabelLevel, LabelSet, RawLabel};
-use pmda::Failure;
+use pmda::BoxError;
 use pmda::host::Program;
 use tracing::{debug, error, warn};
 
@@ -46,7 +46,7 @@ struct Serving<'a> {
 /// # Errors
 /// A failure of the connection to the proxy.
 #[allow(unsafe_code, reason = "the agent is a shared object")]
-pub(crate) fn run(options: &Options, program: &Program, parent: i32) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, program: &Program, parent: i32) -> Result<(), BoxError> {
     set_pdeathsig(Signal::SIGKILL)?;
     if getppid().as_raw() != parent {
         return Err("the proxy has ended".into());
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options, program: &Program, parent: i32) -> Result<(
     encode_creds(&mut first, std::process::id() as i32, agent.features())?;
     let (name, answer) = (options.name(), Vec::new());
     let mut serving = Serving { agent, requests, answers, program, name, answer, fetched: false };
-    let served = write(&serving.answers, &first, &[]).map_err(Failure::from).and_then(|()| serving.serve());
+    let served = write(&serving.answers, &first, &[]).map_err(BoxError::from).and_then(|()| serving.serve());
     let code = served.as_ref().err().and_then(|e| e.downcast_ref::<io::Error>()?.raw_os_error());
     if code == Some(Errno::EBADF as i32) {
         error!(source = "agent", "the agent has closed descriptors that are not its own");
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options, program: &Program, parent: i32) -> Result<(
 
 impl Serving<'_> {
     /// Serves requests until the proxy closes its pipe.
-    fn serve(&mut self) -> Result<(), Failure> {
+    fn serve(&mut self) -> Result<(), BoxError> {
         let mut frames = Frames::new();
         loop {
             self.program.tick();

@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use pcp_base::escape;
 use pmapi::Config;
-use pmda::Failure;
+use pmda::BoxError;
 use pmda::host::Program;
 use tracing::{error, warn};
 
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 /// Default of pmcd's option `-t`: time after which pmcd drops an agent that has not answered.
 const PMCD: Duration = Duration::from_secs(5);
 
-fn serve(options: &Options, program: &Program) -> Result<(), Failure> {
+fn serve(options: &Options, program: &Program) -> Result<(), BoxError> {
     if options.patience >= PMCD {
         warn!(
             "--patience {}: pmcd drops an agent that has not answered within {PMCD:?}, or the limit of pmcd's option -t",

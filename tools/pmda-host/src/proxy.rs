@@ -18,7 +18,7 @@ use pcp_base::backoff::{Backoff, doubling};
 use pcp_pdu::handshake::{Features, VERSION, encode_creds, encode_error};
 use pcp_pdu::{FROM_AGENT, Header, Pdu, PduType};
 use pmapi::Error;
-use pmda::Failure;
+use pmda::BoxError;
 use pmda::host::{Program, SessionError};
 use signal_hook::consts::SIGCHLD;
 use tracing::{info, warn};
@@ -146,7 +146,7 @@ impl<'a> Proxy<'a> {
     ///
     /// # Errors
     /// The reason why the agent cannot be loaded, or a failure of the connection to pmcd.
-    pub(crate) fn run(mut self) -> Result<(), Failure> {
+    pub(crate) fn run(mut self) -> Result<(), BoxError> {
         self.start()?;
         self.load()?;
         let mut creds = Vec::new();
@@ -176,7 +176,7 @@ impl<'a> Proxy<'a> {
 
     /// Waits until the first process has loaded the agent, and records its features. pmcd does not wait for an agent that
     /// takes long: the features then ask for all attributes of clients.
-    fn load(&mut self) -> Result<(), Failure> {
+    fn load(&mut self) -> Result<(), BoxError> {
         let until = Instant::now() + PROMPT;
         while let Some((_, link)) = &mut self.agent {
             if Instant::now() >= until {
@@ -199,7 +199,7 @@ impl<'a> Proxy<'a> {
     }
 
     /// Reads the CREDS PDU of pmcd; false at the end of file.
-    fn greet(&mut self) -> Result<bool, Failure> {
+    fn greet(&mut self) -> Result<bool, BoxError> {
         loop {
             if let Some((header, pdu)) = self.pmcd.next_pdu()? {
                 return match Pdu::decode(header, pdu) {
@@ -218,7 +218,7 @@ impl<'a> Proxy<'a> {
     }
 
     /// Serves the PDUs that have come, waits for an event, and acts on it. Returns false when the connection to pmcd has ended.
-    fn turn(&mut self) -> Result<bool, Failure> {
+    fn turn(&mut self) -> Result<bool, BoxError> {
         self.program.tick();
         while self.accepts_requests() {
             let Some((header, pdu)) = self.pmcd.next_pdu()? else { break };
@@ -288,7 +288,7 @@ impl<'a> Proxy<'a> {
 
     /// Reads what pmcd has sent. Returns false at the end of file. During a call, that only limits the time that is left:
     /// there may be requests before it.
-    fn read_pmcd(&mut self) -> Result<bool, Failure> {
+    fn read_pmcd(&mut self) -> Result<bool, BoxError> {
         if matches!(self.stage, Stage::Asked(..)) {
             self.closed = Some(Instant::now() + CLOSED);
             return Ok(true);
@@ -315,7 +315,7 @@ impl<'a> Proxy<'a> {
     }
 
     /// Serves a PDU of pmcd.
-    fn serve(&mut self, header: Header, pdu: &[u8]) -> Result<(), Failure> {
+    fn serve(&mut self, header: Header, pdu: &[u8]) -> Result<(), BoxError> {
         if !header.pdu.is_request() {
             self.tell(header, pdu);
             return Ok(());
@@ -349,25 +349,25 @@ impl<'a> Proxy<'a> {
     /// pmcd passes the attributes of each new client to agents that ask for them. While one of these is not ready, pmcd
     /// refuses all new clients. Such an agent therefore stays ready, and each request is answered with `PM_ERR_AGAIN`.
     /// Clients get the same error when an agent is not ready.
-    fn refuse(&mut self, request: PduType) -> Result<(), Failure> {
+    fn refuse(&mut self, request: PduType) -> Result<(), BoxError> {
         let refusal = if self.features.is_empty() { refusal(request) } else { Error::AGAIN };
         self.refused |= refusal == Error::PMDANOTREADY;
         self.error(refusal)
     }
 
     /// Sends an ERROR PDU to pmcd.
-    fn error(&mut self, error: Error) -> Result<(), Failure> {
+    fn error(&mut self, error: Error) -> Result<(), BoxError> {
         let mut pdu = Vec::new();
         encode_error(&mut pdu, FROM_AGENT, Err(error))?;
         self.send(&pdu)
     }
 
-    fn send(&mut self, pdu: &[u8]) -> Result<(), Failure> {
+    fn send(&mut self, pdu: &[u8]) -> Result<(), BoxError> {
         Ok(self.pmcd.send(pdu).map_err(of_answer)?)
     }
 
     /// Reads what the process has sent, and acts on its end. Returns whether something has come.
-    fn read_agent(&mut self) -> Result<bool, Failure> {
+    fn read_agent(&mut self) -> Result<bool, BoxError> {
         let Some((_, link)) = &mut self.agent else { return Ok(false) };
         let read = link.fill().unwrap_or(None);
         self.answers()?;
@@ -379,7 +379,7 @@ impl<'a> Proxy<'a> {
     }
 
     /// Acts on the PDUs that the process has sent.
-    fn answers(&mut self) -> Result<(), Failure> {
+    fn answers(&mut self) -> Result<(), BoxError> {
         while let Some((_, link)) = &mut self.agent {
             if let Stage::Loading(_) = self.stage {
                 match loaded(link) {
@@ -415,7 +415,7 @@ impl<'a> Proxy<'a> {
     }
 
     /// Passes profile and attributes of clients to an agent that has just been loaded.
-    fn loaded(&mut self) -> Result<(), Failure> {
+    fn loaded(&mut self) -> Result<(), BoxError> {
         let Some((process, link)) = &mut self.agent else { return Ok(()) };
         for pdu in self.clients.pdus() {
             let _ = link.send(pdu);
@@ -428,13 +428,13 @@ impl<'a> Proxy<'a> {
     }
 
     /// Makes the agent serve requests again.
-    fn ready(&mut self) -> Result<(), Failure> {
+    fn ready(&mut self) -> Result<(), BoxError> {
         self.stage = Stage::Idle;
         if std::mem::take(&mut self.refused) { self.error(Error::PMDAREADY) } else { Ok(()) }
     }
 
     /// Acts on signals: processes that have ended or stopped.
-    fn look_after(&mut self) -> Result<(), Failure> {
+    fn look_after(&mut self) -> Result<(), BoxError> {
         // Only that something has come matters.
         let _ = (&self.wake).read(&mut [0; 64]);
         let Some((process, _)) = &mut self.agent else { return Ok(()) };
@@ -458,7 +458,7 @@ impl<'a> Proxy<'a> {
     }
 
     /// Acts on the end of the process.
-    fn died(&mut self, ending: &Ending) -> Result<(), Failure> {
+    fn died(&mut self, ending: &Ending) -> Result<(), BoxError> {
         let within = match self.stage {
             Stage::Asked(request, _) => format!(" in a {request} request"),
             _ => String::new(),
@@ -469,7 +469,7 @@ impl<'a> Proxy<'a> {
     }
 
     /// Answers the request that the agent works on, if there is one.
-    fn refuse_last(&mut self) -> Result<(), Failure> {
+    fn refuse_last(&mut self) -> Result<(), BoxError> {
         match self.stage {
             Stage::Asked(request, _) => self.refuse(request),
             _ => Ok(()),
@@ -489,7 +489,7 @@ impl<'a> Proxy<'a> {
         self.closed = None;
     }
 
-    fn timers(&mut self) -> Result<(), Failure> {
+    fn timers(&mut self) -> Result<(), BoxError> {
         let now = Instant::now();
         match self.stage {
             Stage::Gone(at) if at <= now => {
@@ -523,7 +523,7 @@ impl<'a> Proxy<'a> {
 ///
 /// # Errors
 /// The reason why the agent cannot be loaded.
-fn loaded(link: &mut Link) -> Result<Option<Features>, Failure> {
+fn loaded(link: &mut Link) -> Result<Option<Features>, BoxError> {
     let Some((header, pdu)) = link.next_pdu()? else { return Ok(None) };
     match Pdu::decode(header, pdu) {
         Ok(Pdu::Creds(creds)) => Ok(Some(creds.version().map_or(Features::empty(), |(_, features)| features))),

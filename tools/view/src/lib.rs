@@ -33,7 +33,7 @@ use nix::errno::Errno;
 use pcp_archive::{Archive, ArchiveError};
 use pcp_base::escape::{self, Escaped, Output};
 use pmapi::Error;
-pub use pmda::Failure;
+pub use pmda::BoxError;
 
 use fleet::Fleet;
 pub use options::ViewOptions;
@@ -59,8 +59,8 @@ pub use trial::trial;
 /// output, that is not an error. [`ViewOptions::record`] refuses more than one plan if one of them is a host.
 pub fn show(
     options: &ViewOptions,
-    plans: impl FnOnce(&Path) -> Result<Vec<Plan>, Failure>,
-) -> Result<ExitCode, Failure> {
+    plans: impl FnOnce(&Path) -> Result<Vec<Plan>, BoxError>,
+) -> Result<ExitCode, BoxError> {
     let signals = Signals::catch()?;
     if let Some(path) = &options.replay {
         let archive = Archive::open(path).map_err(|e| no_archive(path, &e))?;
@@ -99,7 +99,7 @@ fn no_archive(path: &Path, error: &ArchiveError) -> String {
 }
 
 /// Creates the archive for a recording.
-fn recorder(base: &Path, plans: &[Plan]) -> Result<Arc<Recorder>, Failure> {
+fn recorder(base: &Path, plans: &[Plan]) -> Result<Arc<Recorder>, BoxError> {
     let host = plans.iter().find_map(|plan| Some((plan.name.as_str(), plan.asked()?)));
     if host.is_some() && plans.len() > 1 {
         return Err(

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use pcp_client::{ConnectError, Context};
 use pmapi::Config;
-use pmda::Failure;
+use pmda::BoxError;
 
 use crate::model::clean;
 use crate::source::{Host, names_below};
@@ -57,7 +57,7 @@ impl Plan {
     ///
     /// # Errors
     /// A mistake in `host`, no connection, or a name that pmcd does not know.
-    pub fn host(host: &str, names: &[String]) -> Result<Plan, Failure> {
+    pub fn host(host: &str, names: &[String]) -> Result<Plan, BoxError> {
         let mut context = Context::connect(host).map_err(|e| match e {
             // The text has several lines, which point at the mistake.
             ConnectError::Spec(e) => format!("host {host:?}: {}", e.reason()),
@@ -91,7 +91,7 @@ impl Plan {
     ///
     /// # Errors
     /// An error of the name space, or those of [`Plan::new`].
-    pub fn with_names(command: Command, names: &Path, scratch: &Path) -> Result<Plan, Failure> {
+    pub fn with_names(command: Command, names: &Path, scratch: &Path) -> Result<Plan, BoxError> {
         let include = Config::load().var_dir().join("pmns");
         let names = pmns::Loader::new().include_dir(include).load(names).map_err(|e| e.to_string())?;
         let program = command.get_program();

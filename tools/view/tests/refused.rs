@@ -33,7 +33,7 @@ impl Agent for Steady {
     const NAME: &'static str = "steady";
     const DOMAIN: u16 = 60;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("steady.count", COUNT, Type::U32);
         Ok(Steady(0))
     }
@@ -68,7 +68,7 @@ impl Agent for Odd {
     const NAME: &'static str = "odd";
     const DOMAIN: u16 = 61;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let mut names = setup.dynamic(["odd"]);
         names.insert(&MetricDef::new("odd.changing", CHANGING, Type::U32))?;
         names.insert(MetricDef::new("odd.listed", LISTED, Type::U32).indom(LIST))?;

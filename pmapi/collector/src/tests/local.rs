@@ -20,7 +20,7 @@ impl Agent for Spool {
     const NAME: &'static str = "spool";
     const DOMAIN: u16 = 466;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let config = setup.config();
         let places = [config.var_dir(), config.sysconf_dir(), config.pmdas_dir(), config.log_dir(), config.run_dir()];
         let [var, etc, pmdas, log, run] = places;

@@ -38,12 +38,12 @@ impl<const AT: u32> Agent for Fragile<AT> {
     const NAME: &'static str = "fragile";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         setup.metric("fragile.n", Item::new(0, 0), Type::U32);
         Ok(Fragile { n: of(&MADE, AT).fetch_add(1, Ordering::Relaxed) })
     }
 
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         assert_ne!(AT, OPEN);
         Ok(())
     }

@@ -36,7 +36,7 @@ impl<A: Agent> Agent for Probe<A> {
         Some(ExitCode::SUCCESS)
     }
 
-    fn new(_: &mut Setup) -> Start<Self> {
+    fn new(_: &mut Setup) -> Result<Self, BoxError> {
         Err("a probe does not start".into())
     }
 

@@ -46,7 +46,7 @@ impl Agent for Template {
 
     /// Declares the metrics. This also runs while `cargo pmda install` writes the agent's files, which
     /// does not start the thread.
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let Options { dir, every } = Options::from_arg_matches(setup.options())?;
         // pmcd waits until `is_ready`. Otherwise the first clients, and Install, find no values.
         setup.not_ready();

@@ -23,7 +23,7 @@ impl Agent for Template {
     // From 1 to 510. Each agent of a host has its own.
     const DOMAIN: u16 = 510;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
         // This metric always exists. Its cluster differs from that of the dynamic metrics.

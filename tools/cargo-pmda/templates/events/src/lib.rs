@@ -51,7 +51,7 @@ impl Agent for Template {
         Options::augment_args(command)
     }
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let Options { file } = Options::from_arg_matches(setup.options())?;
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
@@ -76,7 +76,7 @@ impl Agent for Template {
     }
 
     /// Starts the thread, which does not run while `cargo pmda install` writes the agent's files.
-    fn open(&mut self) -> Start<()> {
+    fn open(&mut self) -> Result<(), BoxError> {
         let (file, lines) = (self.file.clone(), self.queue.sender());
         thread::Builder::new().spawn(move || follow(&file, &lines))?;
         Ok(())

@@ -32,7 +32,7 @@ impl Agent for Template {
 
     /// Declares the metrics, each with the function that returns its value. The type of the metric
     /// is that of the value.
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         let options = Options::from_arg_matches(setup.options())?;
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();

@@ -17,7 +17,7 @@ impl Agent for Template {
     // From 1 to 510. Each agent of a host has its own.
     const DOMAIN: u16 = 510;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         // Install adds the domain to `stdpmid`, the host's list of domains.
         setup.reserve_domain();
         // A row that reappears keeps its number. With `.persistent()` it does over restarts, too.

@@ -113,7 +113,7 @@ impl Agent for Bad {
     const NAME: &'static str = "bad";
     const DOMAIN: u16 = 400;
 
-    fn new(setup: &mut Setup) -> Start<Self> {
+    fn new(setup: &mut Setup) -> Result<Self, BoxError> {
         for (i, (name, ty)) in (0..).zip(BAD) {
             setup.metric(name, Item::new(0, i), ty).help("One line", "A text.");
         }
