@@ -166,6 +166,19 @@ fn shared_objects_have_no_command_line() {
     assert!(tree(&["-e", "normal", "-p", "pcp-pmda"]).lines().any(|line| line.starts_with("clap")));
 }
 
+/// The tests of an agent use `pcp-collector`. A crate with other features there would be compiled again, with all above it.
+#[test]
+fn the_tests_of_an_agent_compile_no_crate_of_the_agent_again() {
+    let crates = |packages: &[&str]| {
+        let tree = tree(&[&["-e", "normal,build", "--format", "{p} [{f}]"], packages].concat());
+        tree.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect::<BTreeSet<_>>()
+    };
+    let (agent, tests) = (crates(&["-p", "pcp-pmda"]), crates(&["-p", "pcp-pmda", "-p", "pcp-collector"]));
+    assert!(agent.iter().any(|line| line.starts_with("nix ")) && tests.len() > agent.len());
+    let again: Vec<_> = agent.difference(&tests).collect();
+    assert!(again.is_empty(), "{again:?}");
+}
+
 /// That hasher waits for ever in some children of forks.
 #[test]
 fn applications_get_no_default_hasher_of_hashbrown() {
