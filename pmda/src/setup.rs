@@ -93,7 +93,8 @@ impl Setup {
     }
 
     /// Declares a metric whose values rise and fall, with the function that returns its value, as
-    /// [`Setup::counter`] does.
+    /// [`Setup::counter`] does. The value is the function's own: a text that it borrows from the agent is a metric of
+    /// [`Setup::string`], and the compiler says of it here "lifetime may not live long enough".
     pub fn gauge<A: 'static, V: TypedValue>(
         &mut self,
         name: impl Into<String>,
@@ -104,7 +105,8 @@ impl Setup {
     }
 
     /// Declares a metric whose values change seldom or in steps, with the function that returns its value, as
-    /// [`Setup::counter`] does.
+    /// [`Setup::counter`] does. The value is the function's own: a text that it borrows from the agent is a metric of
+    /// [`Setup::string`], and the compiler says of it here "lifetime may not live long enough".
     pub fn discrete<A: 'static, V: TypedValue>(
         &mut self,
         name: impl Into<String>,

@@ -213,7 +213,7 @@ impl<A: 'static, R: 'static> TableDef<A, R> {
     }
 
     /// Declares a metric with a value for each row, whose values change seldom or in steps, as [`TableDef::counter`]
-    /// does.
+    /// does. A text that is borrowed from the row is a metric of [`TableDef::string`].
     pub fn discrete<V: TypedValue>(
         &mut self,
         name: impl Into<String>,
