@@ -14,7 +14,7 @@ use nix::unistd::geteuid;
 use pcp_base::file;
 
 use super::report::{self, Outcome, Stop, say, tell};
-use super::site::{exists, remove as remove_file};
+use super::site::{exists, one_at_a_time, remove as remove_file};
 use super::{Task, ended};
 
 const NAME: &str = "libpcp_mmv.so.1";
@@ -61,8 +61,9 @@ fn install(package: Option<&Path>) -> Outcome<()> {
     if !loader.lines().any(|line| line.starts_with("include ") && line.ends_with("ld.so.conf.d/*.conf")) {
         return Err(Stop::new("/etc/ld.so.conf does not include ld.so.conf.d."));
     }
-    let (own, had_own) = (Path::new(OWN).join(NAME), exists(Path::new(OWN)));
-    let before = [Path::new(CONF), &own].map(|path| (path, file::read(path, file::TEXT_LIMIT).ok()));
+    let _lock = one_at_a_time()?;
+    let (conf, own, had_own) = (Path::new(CONF), Path::new(OWN).join(NAME), exists(Path::new(OWN)));
+    let before = [(conf, earlier(conf)?), (&own, earlier(&own)?)];
     let target = package.unwrap_or(Path::new(OWN)).join(NAME);
     report::signals_wait();
     report::handle_signals()?;
@@ -72,7 +73,7 @@ fn install(package: Option<&Path>) -> Outcome<()> {
             file::replace(&own, &content)?;
         }
         let dir = package.unwrap_or(Path::new(OWN));
-        file::replace(Path::new(CONF), format!("{}\n", dir.display()).as_bytes())?;
+        file::replace(conf, format!("{}\n", dir.display()).as_bytes())?;
         let found = chosen()?;
         report::check()?;
         if found.as_deref().map(Path::new) == Some(&target) {
@@ -82,20 +83,42 @@ fn install(package: Option<&Path>) -> Outcome<()> {
         Err(Stop::new(format!("programs would load {found} in place of {}", target.display())))
     };
     if let Err(stop) = installed() {
-        for (path, content) in &before {
-            content.as_ref().map_or_else(|| remove_file(path), |content| file::replace(path, content))?;
-        }
+        let mut left = restore(&before);
         if !had_own {
             let _ = fs::remove_dir(OWN);
         }
-        ldconfig(&[])?;
-        return Err(Stop::new(format!("{}; the state before is restored.", stop.0)));
+        left.extend(ldconfig(&[]).err().map(|e| format!("the loader's cache ({e})")));
+        let state = match &*left {
+            [] => "the state before is restored".to_owned(),
+            left => format!("not restored: {}", left.join(" and ")),
+        };
+        return Err(Stop::new(format!("{}; {state}.", stop.0)));
     }
     tell(format!("Programs that start from now on load {}.", target.display()));
     Ok(())
 }
 
+/// Returns the content of a file before a change, if there is the file.
+fn earlier(path: &Path) -> Outcome<Option<Vec<u8>>> {
+    match file::read(path, file::TEXT_LIMIT) {
+        Ok(content) => Ok(Some(content)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Stop::new(format!("{}: {e}; nothing is changed.", path.display()))),
+    }
+}
+
+/// Restores all files that can be restored. Returns the others, with the reasons.
+fn restore(before: &[(&Path, Option<Vec<u8>>)]) -> Vec<String> {
+    let restored = before.iter().map(|(path, content)| match content {
+        _ if earlier(path).as_ref() == Ok(content) => Ok(()),
+        Some(content) => file::replace(path, content).map_err(|e| format!("{} ({e})", path.display())),
+        None => remove_file(path).map_err(|e| format!("{} ({e})", path.display())),
+    });
+    restored.filter_map(Result::err).collect()
+}
+
 fn remove() -> Outcome<()> {
+    let _lock = one_at_a_time()?;
     let own = Path::new(OWN);
     if !exists(Path::new(CONF)) && !exists(own) {
         return Err(Stop::new("it is not installed."));
@@ -124,4 +147,30 @@ fn chosen() -> io::Result<Option<String>> {
     let text = String::from_utf8_lossy(&ldconfig(&["-p"])?.stdout).into_owned();
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(NAME));
     Ok(line.and_then(|line| Some(line.rsplit_once(" => ")?.1.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_restored_is_named_and_the_others_are_restored() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["none/lost", "changed", "new", "same"].map(|name| dir.path().join(name));
+        let [lost, changed, new, same] = &paths;
+        [changed, new, same].into_iter().for_each(|path| fs::write(path, "after").unwrap());
+        let text = |text: &str| Some(text.as_bytes().to_vec());
+        let before = [(&**lost, text("before")), (changed, text("before")), (new, None), (same, text("after"))];
+        let left = restore(&before);
+        assert!(left.len() == 1 && left[0].starts_with(&lost.display().to_string()), "{left:?}");
+        assert_eq!((fs::read(changed).ok(), exists(new), fs::read(same).ok()), (text("before"), false, text("after")));
+    }
+
+    /// Else a failure would remove it.
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_an_absent_one() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(earlier(&dir.path().join("none")), Ok(None));
+        assert!(earlier(dir.path()).is_err_and(|stop| stop.0.ends_with("nothing is changed.")));
+    }
 }
