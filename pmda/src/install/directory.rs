@@ -9,7 +9,8 @@
 //! | `NAME` | the agent's directory, or the one before Install |
 //! | `NAME.kept` | the directory that Install has replaced |
 //! | `.NAME.tmp/new` | a complete directory of the agent, to be exchanged with `NAME`, or what `NAME` was before that |
-//! | `.NAME.tmp/old` | the agent's directory after Remove, until pmcd has been notified |
+//! | `.NAME.tmp/old` | the agent's directory after Remove, until pmcd has been notified; only a `.before` if `NAME` stays |
+//! | `NAME/.before.draft` | an incomplete `.before`, if no Install has placed `NAME` |
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -45,9 +46,11 @@ pub(crate) fn place(site: &Site, here: &Path, fresh: &Path, others: &[String]) -
     let (draft, new) = (site.tmp.join("draft"), site.tmp.join("new"));
     if place.canonicalize().is_ok_and(|path| path == here) {
         if !again {
+            let draft = own_draft(site);
             remember(site, &draft, others)?;
             flush_below(&draft)?;
             fs::rename(&draft, place.join(".before"))?;
+            flush(place)?;
         }
         return GENERATED.iter().try_for_each(|name| file::replace(&place.join(name), &fs::read(fresh.join(name))?));
     }
@@ -91,6 +94,12 @@ pub(crate) fn place(site: &Site, here: &Path, fresh: &Path, others: &[String]) -
     flush(&site.pmdas)
 }
 
+/// Returns the incomplete `.before` of a directory that is in its place already. It is in this directory, which may be a mount
+/// point or a link to another file system.
+fn own_draft(site: &Site) -> PathBuf {
+    site.place.join(".before.draft")
+}
+
 /// Saves the state before Install in a new directory.
 fn remember(site: &Site, dir: &Path, others: &[String]) -> io::Result<()> {
     fs::create_dir(dir)?;
@@ -116,8 +125,9 @@ fn remember(site: &Site, dir: &Path, others: &[String]) -> io::Result<()> {
 pub(crate) fn take_away(site: &Site) -> io::Result<()> {
     let old = site.tmp.join("old");
     if !site.before("placed").exists() {
-        fs::create_dir(&old)?;
-        fs::rename(site.place.join(".before"), old.join(".before"))?;
+        fs::create_dir_all(old.join(".before"))?;
+        fs::rename(site.place.join(".before"), own_draft(site))?;
+        flush(&site.place)?;
     } else if site.kept.is_dir() && file::exchange(&site.kept, &site.place).is_ok() {
         fs::rename(&site.kept, old)?;
     } else {
@@ -145,7 +155,7 @@ pub(crate) fn finish(site: &Site) -> Outcome<bool> {
     if is_removed && !pmcd::tell(site, Start::Never) {
         return Err(Stop::silent());
     }
-    let mut left = vec![site.tmp.clone()];
+    let mut left = vec![site.tmp.clone(), own_draft(site)];
     for file in [&site.domains, &site.conf, &site.own_names, &site.namespace] {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         left.push(file.with_file_name(format!(".{name}.new")));
