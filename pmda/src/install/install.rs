@@ -361,8 +361,15 @@ impl Plan<'_> {
         Ok(format!("{name}\t{}\t{how}", self.domain))
     }
 
-    /// Says what differs from the last Install.
+    /// Says what differs from the last Install, and what local contexts lose.
     fn tell_changes(&self) {
+        let object = self.site.place.join(format!("pmda_{}.so", self.site.name)).display().to_string();
+        let local = self.site.config.sysconf_dir().join("local.conf");
+        let loads = |agent: AgentLine| agent.is_dso() && agent.words().get(4) == Some(&object);
+        if !self.has_object() && PmcdConf::read(&local).is_ok_and(|conf| conf.agents().any(loads)) {
+            let (name, local) = (&self.site.name, local.display());
+            tell(format!("Local contexts with {local} are without {name} until Remove: it has no {object}."));
+        }
         let (Some(last), name) = (&self.last, &self.site.name) else { return };
         let (now, before) = (self.transport.describe(), last.transport().map(|last| last.describe()));
         if let Some(before) = before.filter(|before| *before != now) {
