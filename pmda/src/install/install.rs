@@ -333,6 +333,7 @@ impl Plan<'_> {
     fn new_line(&self) -> Outcome<String> {
         let (about, name, place) = (&self.about, &self.site.name, self.site.place.display());
         let mut command = format!("{place}/pmda{name}");
+        fit(&command).map_err(Stop)?;
         if let Some(debug) = std::env::var("PCP_DEBUG").ok().filter(|debug| !debug.is_empty()) {
             fit(&debug).map_err(Stop)?;
             command.push_str(&format!(" {}{debug}", about.spelling.debug));

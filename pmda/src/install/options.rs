@@ -118,13 +118,16 @@ pub(crate) fn parse<T: Parser>(mut words: Vec<OsString>) -> Result<(T, Option<Ve
     Ok((parsed, own))
 }
 
-/// Refuses a word that pmcd's configuration, or a shell, would not take as it is.
+/// Refuses a word that pmcd's configuration, or a shell, would not take as it is, and one that was not UTF-8 before.
 pub(crate) fn fit(word: &str) -> Result<(), String> {
-    let is_bad = |c: char| c.is_whitespace() || c.is_control() || "\"'#$`\\;&|<>()".contains(c);
+    let is_bad = |c: char| c.is_whitespace() || c.is_control() || "\"'#$`\\;&|<>()\u{fffd}".contains(c);
     if !word.is_empty() && !word.chars().any(is_bad) {
         return Ok(());
     }
-    Err(format!("argument '{word}': a line of pmcd's configuration can have no empty words, spaces, quotes, $ or #."))
+    Err(format!(
+        "argument '{word}': a line of pmcd's configuration can have no empty words, spaces, quotes, $, # or bytes that are \
+         not UTF-8."
+    ))
 }
 
 /// Checks that the agent can wait for pmcd at an address, and that pmcd finds it there.
@@ -147,6 +150,8 @@ pub(crate) fn address(address: &Address) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
 
     fn parsed<T: Parser>(line: &str) -> Result<(T, Option<Vec<String>>), ExitCode> {
@@ -187,6 +192,8 @@ mod tests {
         for word in ["", "a b", "it's", "$x", "a;b", "a\u{7f}"] {
             assert!(fit(word).is_err() && parse::<Install>(vec!["--".into(), word.into()]).is_err(), "{word}");
         }
+        let no_text = OsString::from_vec(b"\xff".to_vec());
+        assert!(parse::<Install>(vec!["--".into(), no_text]).is_err());
         for path in ["s", "/nonexistent/s", "/run/a b", "/"] {
             assert!(address(&Address::Unix(path.into())).is_err(), "{path}");
         }

@@ -1,10 +1,13 @@
 //! Questions on the terminal, and the agent's own options as words of pmcd's configuration.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
 use super::about::Question;
 use super::options::fit;
 use super::report::{self, Outcome, Stop, part, said, show, tell};
+
+/// Length of an answer in bytes.
+const LIMIT: u64 = 65_536;
 
 /// Returns whether a person answers.
 pub(crate) fn is_terminal() -> bool {
@@ -21,7 +24,11 @@ fn reply(echo: bool, prompt: &str, default: &str, about: &str) -> Outcome<String
             part(&prompt);
         }
         let mut line = Vec::new();
-        let ended = io::stdin().lock().read_until(b'\n', &mut line).is_err() || line.last() != Some(&b'\n');
+        let read = io::stdin().lock().take(LIMIT).read_until(b'\n', &mut line);
+        if line.len() as u64 == LIMIT {
+            return Err(Stop::new(format!("an answer of more than {LIMIT} bytes; nothing is changed.")));
+        }
+        let ended = read.is_err() || line.last() != Some(&b'\n');
         if ended && is_terminal() {
             part("\n");
             return Err(Stop::new("no answer; nothing is changed."));
