@@ -58,6 +58,8 @@ impl AgentLine {
     }
 
     /// Returns how pmcd talks to the agent; `None` if the line is not one that Install writes.
+    ///
+    /// Install writes the number of a service's port: PCP's pmcd connects to the name's port with its bytes exchanged.
     pub(crate) fn transport(&self) -> Option<Transport> {
         let word = |n: usize| self.words.get(n).map(String::as_str);
         let port = || inet_port(word(4)?).ok();
