@@ -54,8 +54,9 @@ pub(crate) fn create(new: &New) -> Result<(), BoxError> {
         }
     };
     let mut files = new.template.files(&Identity { name, domain }, &crates);
+    let mut has_help = true;
     if let Some(from) = &new.from {
-        files[4].1 = ported((from, &new.args), (name, domain), &taken)?;
+        (files[4].1, has_help) = ported((from, &new.args), (name, domain), &taken)?;
     }
     match workspace {
         // Cargo ignores the profiles of a member.
@@ -75,6 +76,11 @@ pub(crate) fn create(new: &New) -> Result<(), BoxError> {
          To change the domain, change DOMAIN in {name}/src/lib.rs; cargo pmda install --domain N selects another one \
          on one host.\n"
     ));
+    if !has_help {
+        escape::print(format_args!(
+            "The original has no help, from its program or in a file help. Write that of each metric, with .help(…).\n"
+        ));
+    }
     let owners = [taken.owner_of_name(name), taken.owner_of_domain(domain)];
     if let Some((_, owner)) = owners.into_iter().flatten().next() {
         escape::print(format_args!(
@@ -88,14 +94,19 @@ pub(crate) fn create(new: &New) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Returns the source file of an agent with this name and domain, which declares the metrics of an installed one.
-fn ported((from, args): (&Path, &[OsString]), (name, domain): (&str, u16), taken: &Taken) -> Result<String, BoxError> {
+/// Returns the source file of an agent with this name and domain, which declares the metrics of an installed one, and
+/// whether that one has help.
+fn ported(
+    (from, args): (&Path, &[OsString]),
+    (name, domain): (&str, u16),
+    taken: &Taken,
+) -> Result<(String, bool), BoxError> {
     let is_name = from.components().count() == 1 && !from.is_dir();
     let dir = if is_name { Config::load().pmdas_dir().join(from) } else { from.to_owned() };
     let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
     let old = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let original = Original::ask((&dir, &old), args, taken.domain_of(&old))?;
-    Ok(port::source((name, &type_name(name), domain), &original, &old))
+    Ok((port::source((name, &type_name(name), domain), &original, &old), original.has_help()))
 }
 
 /// Returns the clone of the repository from which this command was built; `None` for a command from crates.io, where

@@ -1,15 +1,18 @@
 //! An installed agent that a new one is to replace: its metrics, as it describes them itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pcp_base::escape;
 use pcp_collector::{Collector, Launch, Process};
+use pcp_help::Target;
+use pcp_help::source::{self, Resolver};
 use pcp_pdu::metadata::{Subject, TextKind};
 use pcp_view::{BoxError, trial};
-use pmapi::{Config, Desc, Domain, InDom, Inst, Serial};
+use pmapi::{Config, Desc, Domain, InDom, Inst, PmId, Serial};
 use pmns::{Loader, Tree};
 
 use crate::names::text;
@@ -18,6 +21,10 @@ use crate::names::text;
 const MOST_METRICS: usize = 2000;
 /// Largest number of instances that are declared, as those of a domain that never changes.
 const MOST_INSTANCES: usize = 32;
+/// Largest number of lines that are printed of what an agent that fails has printed.
+const MOST_LINES: usize = 10;
+/// What helps if an agent fails.
+const ADVICE: &str = "give the agent's options after --, or run its Install first";
 
 /// The metrics of an agent.
 #[derive(Debug)]
@@ -94,8 +101,8 @@ impl Program {
         command.env(format!("PCP_{language}_{what}"), "root").envs(trial(scratch)?).current_dir(scratch);
         let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{}: {e}", file.display()))?;
         if !output.status.success() {
-            let error = String::from_utf8_lossy(&output.stderr).trim().lines().last().unwrap_or_default().to_owned();
-            return Err(format!("{}: {}: {error}", file.display(), output.status).into());
+            print_first(&[output.stdout, output.stderr].concat());
+            return Err(format!("{}: {}; {ADVICE}", file.display(), output.status).into());
         }
         Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
     }
@@ -128,33 +135,70 @@ impl Original {
             let indoms = metrics.iter().filter_map(|metric| metric.desc.indom);
             let indoms = indoms.map(|indom| (indom.serial(), indom)).collect::<BTreeMap<_, _>>();
             let indoms = indoms.into_iter().map(|(serial, indom)| (serial, instances(indom, &mut agent))).collect();
-            let mut original = Original { metrics, indoms };
-            original.add_help(domain, &fs::read(dir.join("help")).unwrap_or_default());
-            Ok(original)
+            Ok(Original { metrics, indoms })
         });
-        asked.map_err(|e| {
-            let said = fs::read(&log).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said);
-            let last =
-                said.lines().rev().find(|line| !line.is_empty() && !line.starts_with("Log ")).unwrap_or_default();
-            format!("{}: {e}{}{last}", dir.display(), if last.is_empty() { "" } else { "; its log: " }).into()
-        })
+        let mut original = asked.map_err(|e| {
+            print_first(&fs::read(&log).unwrap_or_default());
+            format!("{}: {e}; {ADVICE}", dir.display())
+        })?;
+        original.add_help(text(&dir.join("help")).as_bytes(), domain);
+        Ok(original)
     }
-}
 
-impl Original {
-    /// Adds the texts of the file `help`, which PCP's Install compiles for the agent, where the agent itself has none.
-    fn add_help(&mut self, domain: Domain, file: &[u8]) {
-        for entry in pcp_help::source::raw_entries(file) {
-            let name = entry.name();
-            let of_metric = self.metrics.iter_mut().find(|metric| metric.name == name).map(|metric| &mut metric.texts);
-            let indoms = self.indoms.iter_mut();
-            let mut of_indom = indoms.map(|(serial, indom)| (format!("{domain}.{serial}"), &mut indom.texts));
-            let texts = of_metric.or_else(|| of_indom.find(|(number, _)| *number == name).map(|(_, texts)| texts));
+    /// Returns whether any metric or instance domain has a text.
+    pub(crate) fn has_help(&self) -> bool {
+        let mut texts = self.metrics.iter().map(|m| &m.texts).chain(self.indoms.values().map(|indom| &indom.texts));
+        texts.any(|texts| texts.iter().any(|text| !text.is_empty()))
+    }
+
+    /// Adds the texts of a source of newhelp(1) where the agent has none. Before its Install, the compiled files are
+    /// missing that an agent in C reads.
+    fn add_help(&mut self, help: &[u8], domain: Domain) {
+        let names = Names { domain, metrics: self.metrics.iter().map(|m| (m.name.clone(), m.desc.pmid)).collect() };
+        for entry in source::raw_entries(help) {
+            let texts = match source::target(&entry.name(), &names) {
+                Ok(Target::Metric(pmid)) => {
+                    self.metrics.iter_mut().find(|m| m.desc.pmid == pmid).map(|metric| &mut metric.texts)
+                }
+                Ok(Target::InDom(indom)) => self.indoms.get_mut(&indom.serial()).map(|indom| &mut indom.texts),
+                Err(_) => None,
+            };
             if let Some(texts) = texts.filter(|texts| texts.iter().all(String::is_empty)) {
                 *texts = [entry.oneline, &entry.text].map(|text| String::from_utf8_lossy(text).trim_end().to_owned());
             }
         }
+    }
+}
+
+/// Resolves the names in the help of an agent. A symbol is that of its own domain.
+struct Names {
+    domain: Domain,
+    metrics: HashMap<String, PmId>,
+}
+
+impl Resolver for Names {
+    fn metric(&self, name: &str) -> Option<PmId> {
+        self.metrics.get(name).copied()
+    }
+
+    fn domain(&self, _: &str) -> Option<Domain> {
+        Some(self.domain)
+    }
+}
+
+/// Prints the first lines of what an agent has printed. The first ones say what is wrong, and its usage may follow.
+fn print_first(said: &[u8]) {
+    let said = String::from_utf8_lossy(said);
+    let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("Log ")).collect();
+    let mut text = String::new();
+    for line in lines.iter().take(MOST_LINES) {
+        text += &format!("  {line}\n");
+    }
+    if lines.len() > MOST_LINES {
+        text += &format!("  … {} more lines\n", lines.len() - MOST_LINES);
+    }
+    if !lines.is_empty() {
+        escape::eprint(format_args!("The agent printed:\n{text}"));
     }
 }
 
@@ -234,7 +278,7 @@ mod tests {
         let indom = Instances { present: Vec::new(), texts: <[String; 2]>::default() };
         let metrics = vec![metric("x.a", 0, ""), metric("x.b", 1, "own"), metric("x.c", 2, "")];
         let mut original = Original { metrics, indoms: BTreeMap::from([(Serial::new(3), indom)]) };
-        original.add_help(domain, b"# comment\n@ x.a One\ntwo\nlines\n\n@ x.b Other\n@ 19.3 Things\n@ y.z None\n");
+        original.add_help(b"# comment\n@ x.a One\ntwo\nlines\n\n@ x.b Other\n@ X.3 Things\n@ y.z None\n", domain);
         let texts: Vec<_> = original.metrics.iter().map(|metric| metric.texts.each_ref().map(String::as_str)).collect();
         assert_eq!(texts, [["One", "two\nlines"], ["own", ""], ["", ""]]);
         assert_eq!(original.indoms[&Serial::new(3)].texts, ["Things", ""]);

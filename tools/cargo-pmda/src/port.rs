@@ -51,9 +51,13 @@ pub(crate) fn source((name, type_name, domain): (&str, &str, u16), original: &Or
         true => (";".to_owned(), type_name.to_owned()),
         false => (format!(" {{\n{fields}}}"), format!("{type_name} {{ {} }}", names.join(", "))),
     };
+    let about = if original.has_help() {
+        "names, numbers, types, units and help. The help is that of the original,\n//! under its licence."
+    } else {
+        "names, numbers, types and units. The original has no help."
+    };
     format!(
-        "//! Agent `{name}`, with the metrics of the agent `{old}`: names, numbers, types, units and help. The help is that of the original,
-//! under its licence.
+        "//! Agent `{name}`, with the metrics of the agent `{old}`: {about}
 //!
 //! `APPVERSION` tells clients that this version of the agent has no value for the metric. Each one is to be replaced by the value.
 

@@ -97,6 +97,74 @@ fn a_new_agent_may_replace_one_of_pcp() {
     assert!(e.contains("domain 60 belongs to the agent in /") && e.ends_with("/my_linux\n"), "{e}");
 }
 
+/// Before an agent in C is installed, only the source of its help is there.
+#[test]
+#[ignore = "needs PCP"]
+fn a_port_has_the_help_of_an_agent_that_is_not_installed() {
+    let dir = tempfile::tempdir().unwrap();
+    // An agent in C reads the compiled help from the directory of agents.
+    let new = |name: &str, pmdas: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-pmda"));
+        command.args(["new", name, "--from", "mounts"]).env("PCP_PMDAS_DIR", dir.path().join(pmdas));
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let source = fs::read_to_string(dir.path().join(name).join("src/lib.rs")).unwrap();
+        (String::from_utf8(output.stdout).unwrap(), source)
+    };
+    // A copy without the compiled help, and one without any.
+    let original = pmapi::Config::load().pmdas_dir().join("mounts");
+    for name in ["one/mounts", "two/mounts"] {
+        let copy = dir.path().join(name);
+        fs::create_dir_all(&copy).unwrap();
+        for file in ["pmdamounts", "domain.h", "root", "pmns", "help"] {
+            fs::copy(original.join(file), copy.join(file)).unwrap();
+        }
+    }
+    fs::remove_file(dir.path().join("two/mounts/help")).unwrap();
+    let (said, source) = new("porty", "one");
+    assert!(source.contains("units and help. The help is that of the original") && !said.contains("no help"), "{said}");
+    let text = fs::read_to_string(dir.path().join("one/mounts/help")).unwrap();
+    let mut metrics = 0;
+    for line in text.lines().filter_map(|line| line.strip_prefix("@ ")) {
+        let (name, oneline) = line.split_once(' ').unwrap();
+        assert!(source.contains(&format!("{:?}", oneline.trim())), "{name}: {source}");
+        metrics += 1;
+    }
+    assert!(metrics > 5);
+    let (said, source) = new("bare", "two");
+    assert!(said.contains("The original has no help"), "{said}");
+    assert!(source.contains("//! Agent `bare`") && !source.contains(" help. The help is that"), "{source}");
+    assert!(!source.contains(".help("), "{source}");
+}
+
+/// The first lines that an agent prints say what is wrong; its usage follows.
+#[test]
+fn an_agent_that_does_not_start_says_why() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let agent = dir.path().join("broken");
+    fs::create_dir(&agent).unwrap();
+    fs::write(agent.join("domain.h"), "#define BROKEN 499\n").unwrap();
+    fs::write(agent.join("root"), "root {\n broken 499:0:0\n}\n").unwrap();
+    let script = "#!/bin/sh\n(echo; echo 'no \\x1b server'; seq 2 12) >&2\nexit 1\n";
+    fs::write(agent.join("pmdabroken"), script).unwrap();
+    fs::set_permissions(agent.join("pmdabroken"), fs::Permissions::from_mode(0o755)).unwrap();
+    let e = refused(dir.path(), &["new", "x", "--from", "broken"]);
+    assert!(e.starts_with("The agent printed:\n  no ") && e.contains("\n  10\n  … 2 more lines\ncargo-pmda: "), "{e}");
+    assert!(e.ends_with("; give the agent's options after --, or run its Install first\n"), "{e}");
+    assert!(!e.contains('\u{1b}'), "{e}");
+
+    // A script that fails when it is asked for its names, and prints why to standard output.
+    fs::remove_file(agent.join("pmdabroken")).unwrap();
+    fs::write(agent.join("pmdabroken.py"), "print('no module')\nraise SystemExit(1)\n").unwrap();
+    let e = refused(dir.path(), &["new", "x", "--from", "broken"]);
+    assert!(
+        e.starts_with("The agent printed:\n  no module\ncargo-pmda: ") && e.contains("exit status: 1; give"),
+        "{e}"
+    );
+    assert!(!dir.path().join("x").exists());
+}
+
 /// A package beside a workspace has one of its own, with a profile. A member has neither: cargo would refuse the one, and
 /// ignore the other.
 #[test]
