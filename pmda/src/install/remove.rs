@@ -27,11 +27,14 @@ pub(crate) fn remove(site: &Site, options: &Remove) -> Outcome<()> {
     if !site.place.is_dir() {
         return Err(Stop::new(format!("{} is not installed (there is no {}).", site.name, site.place.display())));
     }
-    let (names, is_replacing) = (names::of_agent(site), !site.replaced().is_empty());
+    let (names, replaced) = (names::of_agent(site), site.replaced());
     let domain = site.written_line().and_then(|line| line.domain());
     tell(format!("Taking {} out of the name space and pmcd's configuration ...", site.name));
     take_out(site)?;
-    if !options.here.no_check && !is_replacing {
+    if !replaced.is_empty() {
+        let replaced = replaced.iter().filter_map(|line| Some(AgentLine::parse(line)?.name().to_owned()));
+        tell(format!("Restored what it had replaced: {}", replaced.collect::<Vec<_>>().join(", ")));
+    } else if !options.here.no_check {
         part(&format!("Check {} metrics have gone away ... ", site.name));
         if names::has(site, &names) {
             tell("they have not.");
