@@ -7,7 +7,7 @@ use pmapi::{Desc, Inst};
 use serde::Serialize;
 
 use crate::fleet::{Agent, Status};
-use crate::model::{Kind, Series, Shown};
+use crate::model::{self, Board, Kind, Series, Shown};
 use crate::plain::each_sample;
 use crate::signals::Signals;
 use crate::stage::Stage;
@@ -38,6 +38,15 @@ struct Metric<'a> {
 struct Value<'a> {
     #[serde(flatten)]
     instance: Option<Instance<'a>>,
+    value: Scalar<'a>,
+    /// Parameters of the last event.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    event: Vec<Param<'a>>,
+}
+
+#[derive(Serialize)]
+struct Param<'a> {
+    metric: String,
     value: Scalar<'a>,
 }
 
@@ -83,29 +92,55 @@ fn lines(agent: &Agent) -> Vec<(Option<Metric<'_>>, Option<String>)> {
         Status::Failed(reason) | Status::NoPmcd(reason) => reason.as_str(),
         Status::NotReady => "not ready",
         Status::Starting => "no answer yet",
-        Status::Running => return agent.board.metrics.iter().map(metric).collect(),
+        Status::Running => return agent.board.metrics.iter().map(|shown| metric(&agent.board, shown)).collect(),
     };
     vec![(None, Some(error.to_owned()))]
 }
 
-fn metric(shown: &Shown) -> (Option<Metric<'_>>, Option<String>) {
+fn metric<'a>(board: &Board, shown: &'a Shown) -> (Option<Metric<'a>>, Option<String>) {
     let Shown { metric, values, .. } = shown;
     let error = metric.desc.err().or(values.as_ref().err().copied());
-    let values = values.iter().flatten().map(value).collect();
+    let values = values.iter().flatten().map(|series| value(board, series)).collect();
     let line = Metric { metric: &metric.name, help: &metric.oneline, desc: metric.desc.ok(), values };
     (Some(line), error.map(|code| shown.text_of(code)))
 }
 
-fn value(series: &Series) -> Value<'_> {
+fn value<'a>(board: &Board, series: &'a Series) -> Value<'a> {
     let instance = series.inst.map(|inst| Instance { inst, instance: &series.instance });
-    let value = match &series.value.kind {
+    let event = match &series.value.kind {
+        Kind::Event(params) => params.as_slice(),
+        _ => &[],
+    };
+    let event =
+        event.iter().map(|(pmid, value)| Param { metric: board.name_of(*pmid), value: scalar(value) }).collect();
+    Value { instance, value: scalar(&series.value), event }
+}
+
+fn scalar(value: &model::Value) -> Scalar<'_> {
+    match &value.kind {
         Kind::Integer(v) => match i64::try_from(*v) {
             Ok(v) => Scalar::Signed(v),
             Err(_) => Scalar::Unsigned(u64::try_from(*v).unwrap_or_default()),
         },
         Kind::Float(v) => Scalar::Float(*v),
         Kind::Text(v) => Scalar::Text(v),
-        Kind::Opaque => Scalar::Text(&series.value.text),
-    };
-    Value { instance, value }
+        Kind::Event(_) | Kind::Opaque => Scalar::Text(&value.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_event_has_its_parameters() {
+        let board = crate::model::tests::with_events();
+        let line = serde_json::to_value(metric(&board, &board.metrics[0]).0).unwrap();
+        let expected = serde_json::json!([
+            { "metric": "door.name", "value": "b\u{1b}b" },
+            { "metric": "1.0.9", "value": 3 },
+        ]);
+        assert_eq!(line["values"][0]["event"], expected);
+        assert!(line["values"][0]["value"].as_str().unwrap().starts_with("[3 event records"));
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pcp_base::escape::is_plain;
+use pcp_pdu::event::{EventFlags, Layout, Record, records};
 use pcp_pdu::result::RawValue;
 use pmapi::{Atom, Desc, Inst, PmId, Semantics, Type};
 
@@ -56,23 +57,53 @@ pub(crate) enum Kind {
     Float(f64),
     /// String.
     Text(String),
+    /// Event records: the parameters of the last one.
+    Event(Vec<(Option<PmId>, Value)>),
     /// Value of any other type.
     Opaque,
 }
 
+impl From<Atom<'_>> for Kind {
+    fn from(atom: Atom<'_>) -> Kind {
+        match atom {
+            Atom::I32(v) => Kind::Integer(v.into()),
+            Atom::U32(v) => Kind::Integer(v.into()),
+            Atom::I64(v) => Kind::Integer(v.into()),
+            Atom::U64(v) => Kind::Integer(v.into()),
+            // The shortest decimal number that is this float. The equal double would have many digits.
+            Atom::Float(v) => Kind::Float(v.to_string().parse().unwrap_or(f64::from(v))),
+            Atom::Double(v) => Kind::Float(v),
+            Atom::String(v) => Kind::Text(String::from_utf8_lossy(v).into_owned()),
+            Atom::Event(payload) => Kind::Event(last_event(payload, Layout::Micro)),
+            Atom::HighResEvent(payload) => Kind::Event(last_event(payload, Layout::Nano)),
+            Atom::Aggregate(_) => Kind::Opaque,
+        }
+    }
+}
+
+/// Returns the parameters of the last event in a payload. A record that counts missed events is none.
+fn last_event(payload: &[u8], layout: Layout) -> Vec<(Option<PmId>, Value)> {
+    let records = records(payload, layout).into_iter().flatten();
+    let last = records.filter(|record| !record.flags.contains(EventFlags::MISSED)).last();
+    last.iter().flat_map(Record::params).map(|(pmid, atom)| (pmid, Value::from(atom))).collect()
+}
+
+/// Parameter of an event.
+impl From<Atom<'_>> for Value {
+    fn from(atom: Atom<'_>) -> Value {
+        let text = match atom {
+            Atom::String(text) => format!("\"{}\"", String::from_utf8_lossy(text)),
+            // An event in an event is not looked into.
+            Atom::Event(_) | Atom::HighResEvent(_) => return Value { text: atom.to_string(), kind: Kind::Opaque },
+            atom => atom.to_string(),
+        };
+        Value { text: clean(text), kind: atom.into() }
+    }
+}
+
 impl Value {
     pub(crate) fn new(raw: RawValue<'_>, ty: Type) -> Value {
-        let kind = match raw.atom(ty) {
-            Ok(Atom::I32(v)) => Kind::Integer(v.into()),
-            Ok(Atom::U32(v)) => Kind::Integer(v.into()),
-            Ok(Atom::I64(v)) => Kind::Integer(v.into()),
-            Ok(Atom::U64(v)) => Kind::Integer(v.into()),
-            // The shortest decimal number that is this float. The equal double would have many digits.
-            Ok(Atom::Float(v)) => Kind::Float(v.to_string().parse().unwrap_or(f64::from(v))),
-            Ok(Atom::Double(v)) => Kind::Float(v),
-            Ok(Atom::String(v)) => Kind::Text(String::from_utf8_lossy(v).into_owned()),
-            _ => Kind::Opaque,
-        };
+        let kind = raw.atom(ty).map_or(Kind::Opaque, Kind::from);
         Value { text: clean(raw.print(Some(ty), 1).to_string()), kind }
     }
 
@@ -229,6 +260,8 @@ impl Shown {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
     pub(crate) metrics: Vec<Shown>,
+    /// Places of the metrics.
+    places: HashMap<PmId, usize>,
     last: Option<Instant>,
 }
 
@@ -242,6 +275,17 @@ impl Board {
             Shown { metric, values, reason: None }
         });
         self.metrics = shown.collect();
+        self.places = self.metrics.iter().enumerate().map(|(at, shown)| (shown.metric.pmid, at)).collect();
+    }
+
+    /// Returns the name of a metric, such as a parameter of events, or its number if it has none.
+    pub(crate) fn name_of(&self, pmid: Option<PmId>) -> String {
+        let place = pmid.and_then(|pmid| self.places.get(&pmid));
+        match (place.and_then(|at| self.metrics.get(*at)), pmid) {
+            (Some(shown), _) => shown.metric.name.clone(),
+            (None, Some(pmid)) => pmid.to_string(),
+            (None, None) => "PM_ID_NULL".to_owned(),
+        }
     }
 
     /// Sets the one-line help of metrics with their numbers.
@@ -279,9 +323,36 @@ impl Board {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use pcp_pdu::event::{EventArray, Stamp};
     use pmapi::{Domain, Item, PmId, Units};
+
+    /// Returns a board with three events of a metric, the last of which says how many were missed. One parameter has no
+    /// name.
+    pub(crate) fn with_events() -> Board {
+        let pmid = |item| PmId::new(Domain::new(1).unwrap(), Item::new(0, item));
+        let mut events = EventArray::new(Layout::Micro);
+        for name in ["ann", "b\u{1b}b"] {
+            events.record(Stamp::default(), EventFlags::POINT).unwrap();
+            events.param(pmid(1), name.into()).unwrap();
+            events.param(pmid(9), Atom::U32(3)).unwrap();
+        }
+        events.missed(Stamp::default(), 7).unwrap();
+        let Atom::Event(payload) = events.atom() else { panic!("{events:?}") };
+        let desc = |item, ty| {
+            Ok(Desc { pmid: pmid(item), ty, indom: None, semantics: Semantics::Instant, units: Units::NONE })
+        };
+        let mut board = Board::default();
+        board.set_metrics(vec![
+            Metric::new("door.records".into(), pmid(0), desc(0, Type::Event)),
+            Metric::new("door.name".into(), pmid(1), desc(1, Type::String)),
+        ]);
+        let value = Value::new(RawValue::Block(Type::Event.code() as u8, payload), Type::Event);
+        let reading = Reading { inst: None, instance: Arc::default(), value };
+        board.update(Instant::now(), vec![Ok(vec![reading]), Ok(Vec::new())]);
+        board
+    }
 
     fn board(semantics: Semantics) -> Board {
         let pmid = PmId::new(Domain::new(1).unwrap(), Item::new(0, 0));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pmapi::{Desc, Semantics};
 
 use crate::fleet::{Agent, Status};
-use crate::model::{Series, Shown};
+use crate::model::{Board, Kind, Series, Shown};
 use crate::signals::Signals;
 use crate::stage::Stage;
 use crate::time::local;
@@ -97,12 +97,12 @@ fn print_agent(out: &mut impl Write, agent: &Agent, full: bool) -> io::Result<()
     }
     for shown in &agent.board.metrics {
         writeln!(out)?;
-        print_metric(out, shown, full)?;
+        print_metric(out, &agent.board, shown, full)?;
     }
     Ok(())
 }
 
-fn print_metric(out: &mut impl Write, shown: &Shown, full: bool) -> io::Result<()> {
+fn print_metric(out: &mut impl Write, board: &Board, shown: &Shown, full: bool) -> io::Result<()> {
     let Shown { metric, values, .. } = shown;
     let desc = match metric.desc {
         Ok(desc) => desc,
@@ -119,7 +119,10 @@ fn print_metric(out: &mut impl Write, shown: &Shown, full: bool) -> io::Result<(
     match values {
         Err(code) => writeln!(out, "Error: {}", shown.text_of(*code)),
         Ok(values) if values.is_empty() => writeln!(out, "No value(s) available!"),
-        Ok(values) => values.iter().try_for_each(|series| print_value(out, &desc, series)),
+        Ok(values) => values.iter().try_for_each(|series| {
+            print_value(out, &desc, series)?;
+            print_event(out, board, series)
+        }),
     }
 }
 
@@ -150,6 +153,12 @@ fn print_value(out: &mut impl Write, desc: &Desc, series: &Series) -> io::Result
         Some(difference) => writeln!(out, "  ({difference})"),
         None => writeln!(out),
     }
+}
+
+/// Prints the parameters of the last event, as pminfo does with -x.
+fn print_event(out: &mut impl Write, board: &Board, series: &Series) -> io::Result<()> {
+    let Kind::Event(params) = &series.value.kind else { return Ok(()) };
+    params.iter().try_for_each(|(pmid, value)| writeln!(out, "        {} {}", board.name_of(*pmid), value.text))
 }
 
 /// Formats the rate of a counter, or the change of another number. Returns `None` if there is neither.
@@ -189,6 +198,17 @@ pub(crate) fn round(v: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_event_has_its_parameters() {
+        let board = crate::model::tests::with_events();
+        let mut out = Vec::new();
+        print_metric(&mut out, &board, &board.metrics[0], false).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = out.lines().collect();
+        assert!(lines[1].starts_with("    value [3 event records"), "{out}");
+        assert_eq!(lines[2..], ["        door.name \"b b\"", "        1.0.9 3"]);
+    }
 
     #[test]
     fn numbers_in_a_few_digits() {

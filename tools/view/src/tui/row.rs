@@ -198,7 +198,7 @@ fn draw_numbers(desc: &Desc, series: &Series, numbers: Numbers, area: Rect, buf:
     };
     let style = if series.change.is_some() { Style::new().fg(color).bold() } else { Style::new() };
     line(sign, Style::new().fg(color), mark).render(mark, buf);
-    if matches!(series.value.kind, Kind::Text(_) | Kind::Opaque) {
+    if matches!(series.value.kind, Kind::Text(_) | Kind::Event(_) | Kind::Opaque) {
         let rest = value.union(course);
         return line(&series.value.text, style, rest).render(rest, buf);
     }
