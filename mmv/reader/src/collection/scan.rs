@@ -61,6 +61,9 @@ struct Known {
     since: u64,
     /// Attributes of the file when it was read, or `None` to always read it again.
     stamp: Option<Stamp>,
+    /// Whether the file was not valid, or parts of it, and had just been changed when it was read. A program that
+    /// overwrites it in place may not have finished, and what it stores into a mapped file is no event.
+    is_fresh: bool,
     state: State,
 }
 
@@ -179,7 +182,7 @@ impl Scanner {
         };
         Seen {
             look: self.look.clone(),
-            is_waiting: self.is_unreadable || self.files.values().any(is_waiting),
+            is_waiting: self.is_unreadable || self.files.values().any(|file| file.is_fresh || is_waiting(file)),
             is_in_flux: self.files.values().any(|file| matches!(file.state, State::Waiting { is_in_flux: true })),
             refused: self.quotas.refused(),
             bad: self.bad,
@@ -299,7 +302,7 @@ impl Scanner {
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         for (Candidate { name, .. }, uid) in all {
             if self.quotas.files.check(&uid, 1).is_ok() && self.quotas.files.try_add(&uid, 1).is_ok() {
-                files.insert(name, Known { uid, since: self.scan, stamp: None, state: State::New });
+                files.insert(name, Known { uid, since: self.scan, stamp: None, is_fresh: false, state: State::New });
             } else {
                 *crowd.entry(uid).or_default() += 1;
             }
@@ -368,6 +371,7 @@ impl Scanner {
     fn needs_reading(&mut self, directory: &Directory, name: &OsStr, file: &Known, extent: Extent) -> Due {
         if extent == Extent::Due {
             match &file.state {
+                _ if file.is_fresh => {}
                 State::New => {}
                 State::Exported(source) if source.is_stale.load(Relaxed) => {}
                 State::Exported(_) | State::Bad => return Due::No,
@@ -390,7 +394,7 @@ impl Scanner {
         };
         let is_same_owner = stamp.as_ref().is_ok_and(|stamp| Uid((self.payer)(stamp.owner)) == file.uid);
         let is_unchanged = match &file.state {
-            _ if extent == Extent::Again || !is_same_owner => false,
+            _ if extent == Extent::Again || !is_same_owner || file.is_fresh => false,
             State::New => false,
             State::Exported(source) => {
                 stamp.as_ref().is_ok_and(|stamp| stamp.identity == source.identity)
@@ -417,6 +421,8 @@ impl Scanner {
         let (most, account) = (self.limits.file_bytes, (file.uid, file.since));
         let loaded = load(&self.prefix, directory, name, account, most, &mut self.buffer);
         let (old, uid) = (file.state.cost(), file.uid);
+        let is_fresh = stamp.as_ref().is_ok_and(is_recent);
+        file.is_fresh = false;
         let state = match loaded {
             Ok((source, handle)) => match self.quotas.exchange(uid, old, source.cost) {
                 Ok(()) => {
@@ -425,6 +431,7 @@ impl Scanner {
                     if self.quotas.open.check(&uid, 1).is_ok() && self.quotas.open.try_add(&uid, 1).is_ok() {
                         source.keep_open(handle);
                     }
+                    file.is_fresh = is_fresh && source.file.problems().count() > 0;
                     (file.state, file.stamp) = (State::Exported(Arc::new(source)), None);
                     return true;
                 }
@@ -449,6 +456,7 @@ impl Scanner {
         self.close(&file.state);
         file.state = state;
         let is_waiting = matches!(file.state, State::Waiting { .. });
+        file.is_fresh = is_fresh && matches!(file.state, State::Bad);
         file.stamp = stamp.ok().filter(|stamp| is_waiting || !is_recent(stamp));
         true
     }
@@ -459,7 +467,7 @@ impl Scanner {
         if self.quotas.files.try_add(&uid, 1).is_err() {
             return false;
         }
-        *file = Known { uid, since: self.scan, stamp: None, state: State::New };
+        *file = Known { uid, since: self.scan, stamp: None, is_fresh: false, state: State::New };
         true
     }
 

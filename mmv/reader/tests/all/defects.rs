@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::raw::{INDOMS, INSTANCES, LABELS, METRICS, MetricV1, Raw, VALUES};
 use mmv::{Counter, Family, Registry};
@@ -302,6 +302,38 @@ fn a_file_written_in_place_is_seen_whole() {
         running.store(false, Relaxed);
         assert!(whole > 0);
     });
+}
+
+/// A program shortens its file, closes it, and stores the new contents into its map, as Parfait does. The thread may read the
+/// file in between. The next request finds the new contents, and does not wait for the thread's next look at all files.
+#[test]
+fn a_file_that_is_overwritten_in_place_is_whole_at_the_next_request() {
+    let metrics = |collection: &mut Collection| {
+        // As for a request about names.
+        collection.refresh_for(&mut std::iter::empty());
+        collection.metric_count()
+    };
+    let mut whole = 0;
+    for _ in 0..5 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, two_metrics().0).unwrap();
+        let mut collection = Collection::new("mmv", dir.path());
+        collection.refresh();
+        collection.watch().unwrap();
+        // A directory that has just changed is scanned at each request.
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(metrics(&mut collection), 2);
+        let map = OpenOptions::new().write(true).open(&path).unwrap();
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
+        let begin = Instant::now();
+        while metrics(&mut collection) == 2 {
+            assert!(begin.elapsed() < Duration::from_secs(20));
+        }
+        map.write_all_at(&two_metrics().0, 0).unwrap();
+        whole += u32::from(metrics(&mut collection) == 2);
+    }
+    assert!(whole > 0);
 }
 
 #[test]
