@@ -17,7 +17,9 @@ fn comparable(text: &str) -> Vec<String> {
         .map(|text| {
             let name = text.split([' ', '\n']).next().unwrap_or_default();
             let is_constant = constant.iter().any(|part| name.ends_with(part) || name.starts_with(part));
-            let is_value = |line: &str| line.starts_with("    ") && line.contains("value ");
+            // Parameters of events are indented twice; pminfo prints them with an option.
+            let is_param = |line: &str| line.starts_with("        ");
+            let is_value = |line: &str| is_param(line) || line.starts_with("    ") && line.contains("value ");
             let lines = text.lines().filter(|line| !line.starts_with("pmNameIndom: "));
             lines.filter(|line| is_constant || !is_value(line)).collect::<Vec<_>>().join("\n")
         })
