@@ -337,8 +337,8 @@ mod tests {
         std::fs::write(dir.path().join("bad"), [b'x'; 100]).unwrap();
         let mut collection = Collection::new("mmv", dir.path());
         collection.refresh();
-        // Until another change would be seen by the time of the directory.
-        while collection.seen.look.may_differ(&collection.seen.look) {
+        // Until the bad file is not read again, and another change would be seen by the time of the directory.
+        while collection.seen.is_waiting || collection.seen.look.may_differ(&collection.seen.look) {
             collection.refresh();
         }
         assert_eq!(collection.bad_files(), 1);
