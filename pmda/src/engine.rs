@@ -68,7 +68,7 @@ pub(crate) struct Answer {
     client: Option<Client>,
 }
 
-/// Location of an answer's bytes.
+/// Which of an answer's buffers has its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 enum Form {
     /// There is no answer.

@@ -147,7 +147,7 @@ struct Plan {
 struct Planned {
     /// `None` for `PM_ID_NULL`.
     pmid: Option<PmId>,
-    /// The descriptor, or the outcome of a fetch that does not call the agent.
+    /// The descriptor. `Err` if the agent is not called: with `Ok` the metric has no values, otherwise it has this error.
     desc: Result<Desc, Result>,
     /// Number of the metric's getter.
     getter: Option<u32>,

@@ -32,7 +32,7 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts this program again, with the same arguments. Returns the process, and the link to it.
+    /// Starts this program again, with the same arguments. Returns the process, and the pipes to it.
     pub(crate) fn start() -> io::Result<(AgentProcess, Link)> {
         // A program that has been replaced has no path. The path is better, because it names the process in ps(1), and valgrind
         // cannot run the link.
